@@ -1,0 +1,192 @@
+//! Lines to a Python interpreter and lines back, with a deadline on each.
+
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::unix::fs::FileExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::Path;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use warpsmith_model::CrashCause;
+
+use super::broken;
+use crate::sys::memory::MemoryFile;
+use crate::target::Fault;
+
+const WORKER: &str = include_str!("worker.py");
+
+/// What of the interpreter's standard error is quoted when it ends.
+const QUOTED_BYTES: usize = 2000;
+
+/// A running interpreter; killed when dropped.
+#[derive(Debug)]
+pub(super) struct Conversation {
+    child: Child,
+    to: ChildStdin,
+    from: ChildStdout,
+    unread: Vec<u8>,
+    errors: MemoryFile,
+    packages: Vec<String>,
+}
+
+impl Conversation {
+    /// Starts an interpreter that inherits these files.
+    pub(super) fn start(
+        interpreter: &Path,
+        threads: u32,
+        fds: &[BorrowedFd<'_>],
+        packages: &[String],
+    ) -> Result<Self, Fault> {
+        let errors = MemoryFile::create(c"baseline errors", 0)
+            .map_err(|source| broken("making room for Python's messages", source))?;
+        let errors_copy = errors
+            .as_fd()
+            .try_clone_to_owned()
+            .map_err(|source| broken("sharing the room for Python's messages", source))?;
+        let inherited: Vec<i32> = fds.iter().map(AsRawFd::as_raw_fd).collect();
+        let threads = threads.to_string();
+        let mut command = Command::new(interpreter);
+        command
+            .args(["-u", "-c", WORKER])
+            .env("OMP_NUM_THREADS", &threads)
+            .env("OPENBLAS_NUM_THREADS", &threads)
+            .env("MKL_NUM_THREADS", &threads)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::from(errors_copy));
+        // SAFETY: between fork and exec only `fcntl` is called, which is async-signal-safe.
+        unsafe {
+            command.pre_exec(move || {
+                for fd in &inherited {
+                    if libc::fcntl(*fd, libc::F_SETFD, 0) == -1 {
+                        return Err(io::Error::last_os_error());
+                    }
+                }
+                Ok(())
+            });
+        }
+        let mut child = command.spawn().map_err(|error| {
+            Fault::Unavailable(format!(
+                "cannot start Python as {}: {error}; `warpsmith setup baselines` makes one with \
+                 the packages that baselines need",
+                interpreter.display()
+            ))
+        })?;
+        let to = child.stdin.take().expect("standard input is piped");
+        let from = child.stdout.take().expect("standard output is piped");
+        let packages = packages.to_vec();
+        Ok(Self { child, to, from, unread: Vec::new(), errors, packages })
+    }
+
+    /// Says a line and waits for the answer.
+    pub(super) fn ask(&mut self, line: &str, deadline: Duration) -> Result<(), Fault> {
+        let until = Instant::now() + deadline;
+        let said = self.to.write_all(format!("{line}\n").as_bytes());
+        if said.is_err() {
+            return Err(self.ended());
+        }
+        let answer = self.read_line(until, deadline)?;
+        let answer: serde_json::Value = serde_json::from_str(&answer).map_err(|error| {
+            broken("understanding the baseline's worker", io::Error::other(error))
+        })?;
+        if let Some(module) = answer["missing"].as_str() {
+            return Err(Fault::Unavailable(format!(
+                "the Python module `{module}` is missing; the baseline needs {}: install with \
+                 `warpsmith setup baselines`",
+                self.packages.join(", ")
+            )));
+        }
+        if let Some(message) = answer["raised"].as_str() {
+            return Err(Fault::Crashed(CrashCause::Raised { message: message.to_string() }));
+        }
+        Ok(())
+    }
+
+    fn read_line(&mut self, until: Instant, deadline: Duration) -> Result<String, Fault> {
+        let mut buffer = [0u8; 4096];
+        loop {
+            if let Some(end) = self.unread.iter().position(|byte| *byte == b'\n') {
+                let line: Vec<u8> = self.unread.drain(..=end).collect();
+                return Ok(String::from_utf8_lossy(&line).to_string());
+            }
+            if !self.wait_readable(until)? {
+                self.kill();
+                return Err(Fault::TimedOut { limit_s: deadline.as_secs_f64() });
+            }
+            match self.from.read(&mut buffer) {
+                Ok(0) => return Err(self.ended()),
+                Ok(count) => self.unread.extend(&buffer[..count]),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(source) => return Err(broken("reading from Python", source)),
+            }
+        }
+    }
+
+    /// Waits for something to read; false when the time is over.
+    fn wait_readable(&self, until: Instant) -> Result<bool, Fault> {
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            let mut poll =
+                libc::pollfd { fd: self.from.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+            let milliseconds = i32::try_from(left.as_millis() + 1).unwrap_or(i32::MAX);
+            // SAFETY: `poll` is one valid entry and lives through the call.
+            let ready = unsafe { libc::poll(&raw mut poll, 1, milliseconds) };
+            match ready {
+                0 if Instant::now() >= until => return Ok(false),
+                0 => {}
+                1.. => return Ok(true),
+                _ => {
+                    let error = io::Error::last_os_error();
+                    if error.kind() != io::ErrorKind::Interrupted {
+                        return Err(broken("waiting for Python", error));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Says how the interpreter ended.
+    fn ended(&mut self) -> Fault {
+        self.kill();
+        let cause = match self.child.wait() {
+            Ok(status) => match (status.code(), status.signal()) {
+                (Some(0) | None, Some(signal)) if signal != libc::SIGKILL => {
+                    CrashCause::Signal { name: format!("signal {signal}") }
+                }
+                _ => CrashCause::Raised { message: self.last_words() },
+            },
+            Err(source) => return broken("waiting for Python's end", source),
+        };
+        Fault::Crashed(cause)
+    }
+
+    /// Returns the end of what the interpreter wrote to its standard error.
+    fn last_words(&self) -> String {
+        let text = self.errors.as_fd().try_clone_to_owned().and_then(|fd| {
+            let file = std::fs::File::from(fd);
+            let length = file.metadata()?.len();
+            let start = length.saturating_sub(QUOTED_BYTES as u64);
+            let mut bytes = vec![0; (length - start) as usize];
+            file.read_exact_at(&mut bytes, start)?;
+            Ok(String::from_utf8_lossy(&bytes).trim().to_string())
+        });
+        match text {
+            Ok(text) if !text.is_empty() => text,
+            _ => "Python ended without a word".to_string(),
+        }
+    }
+
+    fn kill(&mut self) {
+        // Fails only for a process that is gone already, which is what is wanted.
+        let _ = self.child.kill();
+    }
+}
+
+impl Drop for Conversation {
+    fn drop(&mut self) {
+        self.kill();
+        // Reaps; an error means that there is nothing to reap.
+        let _ = self.child.wait();
+    }
+}

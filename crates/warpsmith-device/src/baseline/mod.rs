@@ -1,0 +1,330 @@
+//! Library baselines: Python scripts of the lab, run as sessions under the harness's clock.
+//!
+//! [`Python`] is a [`Target`] whose programs are scripts: `compile` finds the script, `open` starts
+//! an interpreter that imports it, calls its `prepare` and maps the tensors, and every launch is one
+//! line to the interpreter and one line back. A baseline is trusted code of the lab and is not
+//! sandboxed; its inputs are read-only all the same, so that it runs on what the candidates run on.
+
+mod conversation;
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use serde_json::{Map, Value, json};
+use warpsmith_model::lab::Role;
+use warpsmith_model::{BlobId, DType, DeviceInfo, Lab, stats};
+
+use crate::error::DeviceError;
+use crate::poison::fill_poison;
+use crate::sys::memory::{Mapping, MemoryFile, page_bytes};
+use crate::target::{
+    Artifact, CaseId, Clocked, Extent, Fault, Program, Session, Target, TensorPlan, Unit,
+};
+use conversation::Conversation;
+
+/// How long an interpreter may take to import the library and prepare.
+const START_DEADLINE: Duration = Duration::from_secs(120);
+/// Empty commands whose median is the floor.
+const EMPTY_COMMANDS: usize = 50;
+/// Bytes behind each output that must stay as they are.
+const GUARD_BYTES: usize = 64;
+const GUARD_BYTE: u8 = 0xa5;
+
+/// A Python interpreter that runs a lab's baselines.
+#[derive(Debug)]
+pub struct Python {
+    interpreter: PathBuf,
+    lab_dir: PathBuf,
+    axes: Vec<String>,
+    scalars: Vec<String>,
+    packages: Vec<String>,
+    info: DeviceInfo,
+    cases: Vec<Option<Inputs>>,
+    floor_s: Option<f64>,
+}
+
+/// The inputs of one case in a sealed file.
+#[derive(Debug)]
+struct Inputs {
+    file: MemoryFile,
+    /// Index into the tensors, offset, hash of the content.
+    tensors: Vec<(usize, usize, usize, blake3::Hash)>,
+}
+
+impl Python {
+    /// Makes a target for the baselines of a lab. `packages` are those of the baseline, to name when
+    /// one is missing; `info` describes the device, whose number of threads the baseline may use.
+    pub fn new(
+        interpreter: &Path,
+        lab_dir: &Path,
+        lab: &Lab,
+        packages: &[String],
+        info: &DeviceInfo,
+    ) -> Self {
+        Self {
+            interpreter: interpreter.to_path_buf(),
+            lab_dir: lab_dir.to_path_buf(),
+            axes: lab.axes.clone(),
+            scalars: lab.scalars.iter().map(|scalar| scalar.name.clone()).collect(),
+            packages: packages.to_vec(),
+            info: info.clone(),
+            cases: Vec::new(),
+            floor_s: None,
+        }
+    }
+
+    /// Returns the time of an empty command: what the conversation itself costs. Measured once.
+    pub fn launch_floor_s(&mut self) -> Result<f64, DeviceError> {
+        if let Some(floor_s) = self.floor_s {
+            return Ok(floor_s);
+        }
+        let floor_s = self.measure_floor().map_err(|source| DeviceError::Target {
+            doing: "measuring an empty command to Python".to_string(),
+            source,
+        })?;
+        self.floor_s = Some(floor_s);
+        Ok(floor_s)
+    }
+
+    fn measure_floor(&self) -> Result<f64, Fault> {
+        let mut conversation =
+            Conversation::start(&self.interpreter, self.info.threads, &[], &self.packages)?;
+        conversation.ask(&json!({ "script": null }).to_string(), START_DEADLINE)?;
+        let mut samples_s = Vec::new();
+        for _ in 0..EMPTY_COMMANDS {
+            let started = Instant::now();
+            conversation.ask("", START_DEADLINE)?;
+            samples_s.push(started.elapsed().as_secs_f64());
+        }
+        Ok(stats::median(&samples_s).expect("there were commands"))
+    }
+}
+
+impl Target for Python {
+    fn info(&self) -> &DeviceInfo {
+        &self.info
+    }
+
+    /// Finds the script that the unit names.
+    fn compile(&mut self, unit: &Unit) -> Result<Artifact, Fault> {
+        let path = self.lab_dir.join(&unit.file_name);
+        let text = std::fs::read(&path)
+            .map_err(|source| broken(&format!("reading the script {}", path.display()), source))?;
+        let path = path
+            .canonicalize()
+            .map_err(|source| broken("resolving the script's path", source))?;
+        Ok(Artifact {
+            command: vec![self.interpreter.display().to_string(), unit.file_name.clone()],
+            path,
+            binary: BlobId::of(&text),
+            log: String::new(),
+            compile_s: 0.0,
+            cached: true,
+        })
+    }
+
+    fn stage(&mut self, tensors: &[TensorPlan], contents: &[Vec<u8>]) -> Result<CaseId, Fault> {
+        let inputs =
+            stage_inputs(tensors, contents).map_err(|source| broken("staging inputs", source))?;
+        self.cases.push(Some(inputs));
+        Ok(CaseId(self.cases.len() - 1))
+    }
+
+    fn changed_input(&self, case: CaseId) -> Option<usize> {
+        let inputs = self.cases[case.0].as_ref()?;
+        let file = std::fs::File::from(inputs.file.as_fd().try_clone_to_owned().ok()?);
+        inputs.tensors.iter().find_map(|(tensor, offset, bytes, hash)| {
+            let mut content = vec![0; *bytes];
+            let read = file.read_exact_at(&mut content, *offset as u64);
+            (read.is_err() || blake3::hash(&content) != *hash).then_some(*tensor)
+        })
+    }
+
+    fn unstage(&mut self, case: CaseId) {
+        self.cases[case.0] = None;
+    }
+
+    fn open(
+        &mut self,
+        program: &Program,
+        cases: &[CaseId],
+        deadline: Duration,
+    ) -> Result<Box<dyn Session>, Fault> {
+        let outputs = Outputs::create(&program.tensors, cases.len())
+            .map_err(|source| broken("making room for outputs", source))?;
+        let mut fds = vec![outputs.file.as_fd()];
+        let mut case_plans = Vec::new();
+        for (slot, case) in cases.iter().enumerate() {
+            let inputs = self.cases[case.0].as_ref().expect("only staged cases are opened");
+            fds.push(inputs.file.as_fd());
+            let mut input_plans = Map::new();
+            for (tensor, offset, _, _) in &inputs.tensors {
+                let plan = &program.tensors[*tensor];
+                let fd = inputs.file.as_fd().as_raw_fd();
+                input_plans.insert(plan.name.clone(), tensor_plan(plan, fd, *offset));
+            }
+            let mut output_plans = Map::new();
+            for (tensor, offset) in &outputs.places[slot] {
+                let plan = &program.tensors[*tensor];
+                let fd = outputs.file.as_fd().as_raw_fd();
+                output_plans.insert(plan.name.clone(), tensor_plan(plan, fd, *offset));
+            }
+            case_plans.push(json!({ "inputs": input_plans, "outputs": output_plans }));
+        }
+        let named = |names: &[String], values: Vec<Value>| -> Map<String, Value> {
+            names.iter().cloned().zip(values).collect()
+        };
+        let plan = json!({
+            "script": program.artifact.path,
+            "axes": named(&self.axes, program.axes.iter().map(|value| json!(value)).collect()),
+            "scalars":
+                named(&self.scalars, program.scalars.iter().map(|value| json!(value)).collect()),
+            "threads": self.info.threads,
+            "cases": case_plans,
+        });
+        let mut conversation =
+            Conversation::start(&self.interpreter, self.info.threads, &fds, &self.packages)?;
+        conversation.ask(&plan.to_string(), START_DEADLINE)?;
+        Ok(Box::new(PythonSession {
+            conversation,
+            tensors: program.tensors.clone(),
+            outputs,
+            deadline,
+        }))
+    }
+}
+
+struct PythonSession {
+    conversation: Conversation,
+    tensors: Vec<TensorPlan>,
+    outputs: Outputs,
+    deadline: Duration,
+}
+
+impl Session for PythonSession {
+    fn launch(&mut self, cases: &[usize], extent: &Extent) -> Result<Clocked, Fault> {
+        if *extent != Extent::All {
+            return Err(Fault::Unavailable("a baseline has no blocks to launch alone".to_string()));
+        }
+        let words: Vec<String> = cases.iter().map(usize::to_string).collect();
+        let command = words.join(" ");
+        let started = Instant::now();
+        self.conversation.ask(&command, self.deadline)?;
+        Ok(Clocked { elapsed_s: started.elapsed().as_secs_f64(), ticks: None })
+    }
+
+    fn output(&self, case: usize, tensor: usize) -> &[u8] {
+        let start = self.outputs.place(case, tensor);
+        &self.outputs.content()[start..start + self.tensors[tensor].bytes()]
+    }
+
+    fn overwritten_guard(&self, case: usize) -> Option<usize> {
+        self.outputs.places[case].iter().find_map(|(tensor, offset)| {
+            let end = offset + self.tensors[*tensor].bytes();
+            let guard = &self.outputs.content()[end..end + GUARD_BYTES];
+            guard.iter().any(|byte| *byte != GUARD_BYTE).then_some(*tensor)
+        })
+    }
+
+    fn poison(&mut self, case: usize) {
+        self.outputs.poison(&self.tensors, case);
+    }
+}
+
+/// The outputs of all cases of a session, in one shared file.
+struct Outputs {
+    file: MemoryFile,
+    mapping: Mapping,
+    /// For each case, the output tensors and their offsets.
+    places: Vec<Vec<(usize, usize)>>,
+}
+
+impl Outputs {
+    fn create(tensors: &[TensorPlan], n_cases: usize) -> io::Result<Self> {
+        let mut end = 0;
+        let mut places = Vec::new();
+        for _ in 0..n_cases {
+            let mut case = Vec::new();
+            for (idx, plan) in tensors.iter().enumerate() {
+                if plan.role == Role::Output {
+                    case.push((idx, end));
+                    end += (plan.bytes() + GUARD_BYTES).next_multiple_of(page_bytes());
+                }
+            }
+            places.push(case);
+        }
+        let bytes = end.max(page_bytes());
+        let file = MemoryFile::create(c"baseline outputs", bytes)?;
+        let mapping = Mapping::shared(file.as_fd(), bytes)?;
+        let mut outputs = Self { file, mapping, places };
+        outputs.content_mut().fill(GUARD_BYTE);
+        for case in 0..n_cases {
+            outputs.poison(tensors, case);
+        }
+        Ok(outputs)
+    }
+
+    fn place(&self, case: usize, tensor: usize) -> usize {
+        let place = self.places[case].iter().find(|(idx, _)| *idx == tensor);
+        place.expect("only outputs are asked for").1
+    }
+
+    fn poison(&mut self, tensors: &[TensorPlan], case: usize) {
+        for (tensor, offset) in self.places[case].clone() {
+            let plan = &tensors[tensor];
+            fill_poison(plan.dtype, &mut self.content_mut()[offset..offset + plan.bytes()]);
+        }
+    }
+
+    fn content(&self) -> &[u8] {
+        // SAFETY: the interpreter writes only while a command is under way, and `launch`, which
+        // waits for its end, borrows the session exclusively.
+        unsafe { self.mapping.content() }
+    }
+
+    fn content_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as above; the session is borrowed exclusively here too.
+        unsafe { self.mapping.content_mut() }
+    }
+}
+
+fn stage_inputs(tensors: &[TensorPlan], contents: &[Vec<u8>]) -> io::Result<Inputs> {
+    let inputs: Vec<usize> =
+        (0..tensors.len()).filter(|idx| tensors[*idx].role == Role::Input).collect();
+    let mut end = 0;
+    let mut placed = Vec::new();
+    for (tensor, content) in inputs.into_iter().zip(contents) {
+        placed.push((tensor, end, content.len(), blake3::hash(content)));
+        end += content.len().next_multiple_of(page_bytes());
+    }
+    let file = MemoryFile::create(c"baseline inputs", end.max(page_bytes()))?;
+    for ((_, offset, _, _), content) in placed.iter().zip(contents) {
+        file.write_at(content, *offset)?;
+    }
+    file.seal()?;
+    Ok(Inputs { file, tensors: placed })
+}
+
+fn tensor_plan(plan: &TensorPlan, fd: i32, offset: usize) -> Value {
+    // NumPy has no bfloat16; a script that wants one views the bits.
+    let dtype = match plan.dtype {
+        DType::F16 => "float16",
+        DType::Bf16 => "uint16",
+        DType::F32 => "float32",
+        DType::F64 => "float64",
+    };
+    json!({
+        "fd": fd,
+        "offset": offset,
+        "bytes": plan.bytes(),
+        "shape": plan.shape,
+        "dtype": dtype,
+    })
+}
+
+fn broken(what: &str, source: io::Error) -> Fault {
+    Fault::Broken { what: what.to_string(), source }
+}

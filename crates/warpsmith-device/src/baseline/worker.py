@@ -1,0 +1,92 @@
+"""Runs one library baseline for the harness: started by it, spoken to in lines.
+
+The first line on standard input is a JSON document that says what to load and where tensors lie in
+the files that this process inherited. Afterwards each line is a list of case numbers to run, in
+order; an empty line runs nothing and measures the conversation itself. Every line gets one JSON
+line back. The harness holds the clock.
+"""
+
+import gc
+import importlib.util
+import json
+import mmap
+import os
+import sys
+import traceback
+
+
+def main():
+    commands = sys.stdin
+    # Libraries print what they like: the conversation gets a descriptor of its own.
+    replies = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+
+    def reply(**message):
+        replies.write(json.dumps(message) + "\n")
+        replies.flush()
+
+    plan = json.loads(commands.readline())
+    run, state, cases = None, None, []
+    if plan["script"] is not None:
+        try:
+            module = load(plan["script"])
+            cases = [views(case) for case in plan["cases"]]
+            state = module.prepare(plan["axes"], plan["scalars"], plan["threads"])
+            run = module.run
+        except ModuleNotFoundError as error:
+            return reply(missing=error.name)
+        except Exception as error:
+            return reply(raised=describe(error))
+    reply(ready=True)
+
+    gc.disable()
+    for line in commands:
+        try:
+            for case in map(int, line.split()):
+                inputs, outputs = cases[case]
+                run(state, inputs, outputs)
+        except Exception as error:
+            return reply(raised=describe(error))
+        reply(done=True)
+
+
+def load(path):
+    sys.path.insert(0, os.path.dirname(path))
+    spec = importlib.util.spec_from_file_location("baseline", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def views(case):
+    return (
+        {name: view(tensor, writable=False) for name, tensor in case["inputs"].items()},
+        {name: view(tensor, writable=True) for name, tensor in case["outputs"].items()},
+    )
+
+
+def view(tensor, writable):
+    """Shows a tensor as a NumPy array on the harness's own memory; inputs cannot be written."""
+    import numpy
+
+    present_at_once = getattr(mmap, "MAP_POPULATE", 0)
+    memory = mmap.mmap(
+        tensor["fd"],
+        tensor["bytes"],
+        flags=mmap.MAP_SHARED | present_at_once,
+        prot=mmap.PROT_READ | (mmap.PROT_WRITE if writable else 0),
+        offset=tensor["offset"],
+    )
+    count = 1
+    for extent in tensor["shape"]:
+        count *= extent
+    flat = numpy.frombuffer(memory, dtype=tensor["dtype"], count=count)
+    return flat.reshape(tensor["shape"])
+
+
+def describe(error):
+    traceback.print_exc()
+    return "".join(traceback.format_exception_only(error)).strip()
+
+
+main()

@@ -1,0 +1,292 @@
+//! Binds a lab's names to values: a kernel, its parameters and a workload become a [`Unit`] to
+//! compile and a [`Program`] to launch. Pure functions; nothing is compiled here.
+
+use std::time::Duration;
+
+use warpsmith_model::lab::{Kernel, Role, lookup_all};
+use warpsmith_model::roofline::WorkSize;
+use warpsmith_model::{DType, DeviceInfo, Expr, Lab, Params, Value, lab::Workload};
+
+use crate::error::DeviceError;
+use crate::target::{Argument, Artifact, LaunchPlan, Program, TensorPlan, Unit};
+
+/// The tunable that chooses the compiler.
+const COMPILER_TUNABLE: &str = "CC";
+/// The tunable that adds flags.
+const FLAGS_TUNABLE: &str = "CFLAGS";
+/// The compiler of kernels that do not choose one.
+const DEFAULT_COMPILER: &str = "cc";
+/// The reference is compiled without contraction, so that it computes what its text says.
+const REFERENCE_FLAGS: [&str; 3] = ["-O2", "-ffp-contract=off", "-lm"];
+
+/// Returns what to compile for a kernel on a workload. Workloads with equal specialised axes give
+/// equal units.
+pub fn kernel_unit(
+    lab: &Lab,
+    kernel: &Kernel,
+    params: &Params,
+    workload: &Workload,
+    deadline: Duration,
+) -> Result<Unit, DeviceError> {
+    check_params(kernel, params)?;
+    let mut defines: Vec<(String, String)> = params
+        .0
+        .iter()
+        .filter(|(name, _)| *name != COMPILER_TUNABLE && *name != FLAGS_TUNABLE)
+        .map(|(name, value)| (name.clone(), value.as_macro()))
+        .collect();
+    for axis in &kernel.specialize {
+        let value = workload.axis(axis).ok_or_else(|| DeviceError::BadContract {
+            kernel: kernel.name.clone(),
+            reason: format!("`specialize` names `{axis}`, which is no axis of the lab"),
+        })?;
+        defines.push((axis.clone(), value.to_string()));
+    }
+    let compiler = compiler_name(params);
+    let mut flags = kernel.flags.clone();
+    if let Some(further) = params.get(FLAGS_TUNABLE) {
+        flags.extend(further.to_string().split_whitespace().map(str::to_string));
+    }
+    Ok(Unit {
+        file_name: format!("{}.c", kernel.name),
+        source: kernel.source.clone(),
+        headers: lab.headers.clone(),
+        entries: entries(kernel),
+        signature: signature(lab, None, kernel.scratch.len()),
+        defines,
+        compiler,
+        flags,
+        deadline,
+    })
+}
+
+/// Returns the distinct units of a kernel on several workloads, in their order.
+pub fn kernel_units(
+    lab: &Lab,
+    kernel: &Kernel,
+    params: &Params,
+    workloads: &[&Workload],
+    deadline: Duration,
+) -> Result<Vec<Unit>, DeviceError> {
+    let mut units: Vec<Unit> = Vec::new();
+    for workload in workloads {
+        let unit = kernel_unit(lab, kernel, params, workload, deadline)?;
+        if !units.contains(&unit) {
+            units.push(unit);
+        }
+    }
+    Ok(units)
+}
+
+/// Returns the name of the compiler that parameters choose.
+pub fn compiler_name(params: &Params) -> String {
+    params.get(COMPILER_TUNABLE).map_or_else(|| DEFAULT_COMPILER.to_string(), Value::to_string)
+}
+
+/// Returns all it takes to launch a compiled kernel on a workload.
+pub fn kernel_program(
+    lab: &Lab,
+    kernel: &Kernel,
+    params: &Params,
+    workload: &Workload,
+    device: &DeviceInfo,
+    artifact: Artifact,
+) -> Result<Program, DeviceError> {
+    let lookup = lookup_all(workload, params, device);
+    let integer = |what: &str, expr: &Expr| {
+        expr.eval_int(&lookup).map_err(|source| DeviceError::Expression {
+            what: format!(
+                "{what} of kernel `{}` on `{}`: `{}`",
+                kernel.name,
+                workload.name,
+                expr.text()
+            ),
+            source,
+        })
+    };
+    let bad = |reason: String| DeviceError::BadContract { kernel: kernel.name.clone(), reason };
+    let entries = entries(kernel);
+    let mut launches = Vec::new();
+    for launch in &kernel.launches {
+        let blocks = integer("blocks", &launch.blocks)?;
+        let chunk = integer("chunk", &launch.chunk)?;
+        if blocks < 1 || chunk < 1 {
+            return Err(bad(format!(
+                "launch `{}` on `{}` has {blocks} blocks in chunks of {chunk}; both must be at \
+                 least 1",
+                launch.entry, workload.name
+            )));
+        }
+        let entry = entries.iter().position(|entry| *entry == launch.entry);
+        launches.push(LaunchPlan {
+            entry: entry.expect("entries lists every launch"),
+            blocks,
+            chunk,
+        });
+    }
+    let mut scratch = Vec::new();
+    for buffer in &kernel.scratch {
+        let bytes = integer("scratch", &buffer.bytes)?;
+        let bytes = u64::try_from(bytes).map_err(|_| {
+            bad(format!("scratch `{}` on `{}` has {bytes} bytes", buffer.name, workload.name))
+        })?;
+        scratch.push(bytes);
+    }
+    Ok(Program {
+        artifact,
+        tensors: tensor_plans(lab, workload)?,
+        axes: axis_values(lab, workload),
+        scalars: scalar_values(lab, workload)?,
+        scratch,
+        launches,
+    })
+}
+
+/// Returns what to compile for the lab's reference.
+pub fn reference_unit(lab: &Lab, deadline: Duration) -> Unit {
+    Unit {
+        file_name: lab.reference.path.clone(),
+        source: lab.reference.source.clone(),
+        headers: lab.headers.clone(),
+        entries: vec![lab.reference.entry.clone()],
+        signature: signature(lab, Some(DType::F64), 0),
+        defines: Vec::new(),
+        compiler: DEFAULT_COMPILER.to_string(),
+        flags: REFERENCE_FLAGS.map(str::to_string).to_vec(),
+        deadline,
+    }
+}
+
+/// Returns all it takes to launch the compiled reference on a shape: every tensor is f64.
+pub fn reference_program(
+    lab: &Lab,
+    workload: &Workload,
+    artifact: Artifact,
+) -> Result<Program, DeviceError> {
+    let blocks =
+        lab.reference.blocks.eval_int(&|name| workload.lookup(name)).map_err(|source| {
+            DeviceError::Expression {
+                what: format!("blocks of the reference on `{}`", workload.name),
+                source,
+            }
+        })?;
+    if blocks < 1 {
+        return Err(DeviceError::refused(
+            &lab.name,
+            format!("the reference has {blocks} blocks on `{}`", workload.name),
+        ));
+    }
+    Ok(Program {
+        artifact,
+        tensors: widened(&tensor_plans(lab, workload)?),
+        axes: axis_values(lab, workload),
+        scalars: scalar_values(lab, workload)?,
+        scratch: Vec::new(),
+        launches: vec![LaunchPlan { entry: 0, blocks, chunk: 1 }],
+    })
+}
+
+/// Returns the tensors of a shape with their extents, in argument order.
+pub fn tensor_plans(lab: &Lab, workload: &Workload) -> Result<Vec<TensorPlan>, DeviceError> {
+    lab.tensors
+        .iter()
+        .map(|tensor| {
+            let shape = tensor.extents(workload).map_err(|source| DeviceError::Expression {
+                what: format!("shape of tensor `{}` on `{}`", tensor.name, workload.name),
+                source,
+            })?;
+            Ok(TensorPlan {
+                name: tensor.name.clone(),
+                shape,
+                dtype: tensor.dtype,
+                role: tensor.role,
+            })
+        })
+        .collect()
+}
+
+/// Returns the same tensors in f64, as the reference sees them.
+pub fn widened(plans: &[TensorPlan]) -> Vec<TensorPlan> {
+    plans.iter().map(|plan| TensorPlan { dtype: DType::F64, ..plan.clone() }).collect()
+}
+
+/// Returns the work that a workload is.
+pub fn work_size(lab: &Lab, workload: &Workload) -> Result<WorkSize, DeviceError> {
+    lab.work(workload).map_err(|source| DeviceError::Expression {
+        what: format!("work of `{}`", workload.name),
+        source,
+    })
+}
+
+/// Returns the values of the axes, in argument order.
+pub fn axis_values(lab: &Lab, workload: &Workload) -> Vec<i64> {
+    lab.axes
+        .iter()
+        .map(|axis| workload.axis(axis).expect("a validated workload fixes every axis"))
+        .collect()
+}
+
+/// Returns the values of the scalars, in argument order.
+pub fn scalar_values(lab: &Lab, workload: &Workload) -> Result<Vec<f64>, DeviceError> {
+    lab.scalars
+        .iter()
+        .map(|scalar| {
+            let what = format!("scalar `{}` on `{}`", scalar.name, workload.name);
+            match scalar.value.eval(&|name| workload.lookup(name)) {
+                Ok(Value::Str(_)) => {
+                    Err(DeviceError::refused(&lab.name, format!("{what} is text")))
+                }
+                Ok(value) => Ok(value.as_f64().expect("all but text are numbers")),
+                Err(source) => Err(DeviceError::Expression { what, source }),
+            }
+        })
+        .collect()
+}
+
+/// Says a shape in words (`odd (N=1023)`).
+pub fn describe_shape(workload: &Workload) -> String {
+    let axes: Vec<String> =
+        workload.axes.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    format!("{} ({})", workload.name, axes.join(" "))
+}
+
+fn check_params(kernel: &Kernel, params: &Params) -> Result<(), DeviceError> {
+    let bad = |reason: String| {
+        Err(DeviceError::BadParams { kernel: kernel.name.clone(), reason })
+    };
+    for tunable in &kernel.tunables {
+        if params.get(&tunable.name).is_none() {
+            return bad(format!("`{}` has no value", tunable.name));
+        }
+    }
+    for name in params.0.keys() {
+        if !kernel.tunables.iter().any(|tunable| tunable.name == *name) {
+            return bad(format!("`{name}` is no tunable"));
+        }
+    }
+    Ok(())
+}
+
+fn entries(kernel: &Kernel) -> Vec<String> {
+    let mut entries: Vec<String> = Vec::new();
+    for launch in &kernel.launches {
+        if !entries.contains(&launch.entry) {
+            entries.push(launch.entry.clone());
+        }
+    }
+    entries
+}
+
+fn signature(lab: &Lab, dtype: Option<DType>, n_scratch: usize) -> Vec<Argument> {
+    let tensors =
+        lab.tensors.iter().map(|tensor| Argument::Tensor(dtype.unwrap_or(tensor.dtype), tensor.role));
+    let axes = lab.axes.iter().map(|_| Argument::Axis);
+    let scalars = lab.scalars.iter().map(|scalar| Argument::Scalar(scalar.dtype));
+    let scratch = (0..n_scratch).map(|_| Argument::Scratch);
+    tensors.chain(axes).chain(scalars).chain(scratch).collect()
+}
+
+/// Returns the indices of the tensors of a role.
+pub(crate) fn indices_of(plans: &[TensorPlan], role: Role) -> Vec<usize> {
+    (0..plans.len()).filter(|idx| plans[*idx].role == role).collect()
+}

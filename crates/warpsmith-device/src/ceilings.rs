@@ -1,0 +1,199 @@
+//! Measures what the machine can do at most, with kernels that go through the same compiler,
+//! sandbox, launch and clock as every candidate. The best of several readings counts: a ceiling is
+//! what was reached once.
+
+use std::time::Duration;
+
+use warpsmith_model::lab::Role;
+use warpsmith_model::{Ceilings, DType, stats};
+
+use crate::error::DeviceError;
+use crate::target::{
+    Argument, Artifact, CaseId, Extent, Fault, LaunchPlan, Program, Session, Target, TensorPlan,
+    Unit,
+};
+
+const SOURCE: &str = include_str!("ceilings.c");
+const FILE_NAME: &str = "ceilings.c";
+const ENTRIES: [&str; 7] =
+    ["fma_f32", "fma_f64", "memory_read", "memory_triad", "cache_read", "cache_triad", "empty"];
+
+/// Chains of multiply-adds in the source.
+const CHAINS: f64 = 12.0;
+/// Floats of a block's slice: 64 KiB, a whole number of unrolled steps for every vector width.
+const SLICE_FLOATS: u64 = 16 << 10;
+const DEADLINE: Duration = Duration::from_secs(20);
+/// Readings of each ceiling.
+const READINGS: usize = 8;
+/// Empty launches whose median is the floor.
+const EMPTY_LAUNCHES: usize = 200;
+/// One reading of an arithmetic or cache ceiling should take about this long.
+const READING_S: f64 = 0.01;
+
+/// Measures the ceilings; takes about a second.
+pub fn measure(target: &mut dyn Target) -> Result<Ceilings, DeviceError> {
+    let artifact = compile(target)?;
+    let launch_floor_s = floor_with(target, &artifact)?;
+    let threads = f64::from(target.info().threads.max(1));
+
+    // Small arrays, a slice for every block: arithmetic and the nearest cache.
+    let blocks = i64::from(target.info().threads.max(1)) * 4;
+    let small = plans((blocks as u64 + 1) * SLICE_FLOATS);
+    let lanes = |bytes: f64| f64::from(target.info().vector_bytes.max(16)) / bytes;
+    let (single_lanes, double_lanes) = (lanes(4.0), lanes(8.0));
+    let l1_floats = target.info().l1d_bytes.clamp(16 << 10, 64 << 10) / 4;
+    let case = stage(target, &small)?;
+    let mut best = |entry: &str, n: u64, work_per_step: f64, guess_per_s: f64| {
+        let steps = (READING_S * guess_per_s * threads / (work_per_step * blocks as f64)).ceil();
+        let program = program(&artifact, &small, entry, n, steps as i64, blocks);
+        let best_s = fastest(target, &program, case, entry)?;
+        Ok::<f64, DeviceError>(work_per_step * steps * blocks as f64 / best_s)
+    };
+    let f32_flops_per_s = best("fma_f32", 0, CHAINS * single_lanes * 2.0, 6e10)?;
+    let f64_flops_per_s = best("fma_f64", 0, CHAINS * double_lanes * 2.0, 3e10)?;
+    // Half of the cache for one array, three quarters for three.
+    let read_floats = l1_floats / 2;
+    let triad_floats = l1_floats / 4;
+    let cache_read = best("cache_read", read_floats, read_floats as f64 * 4.0, 1e11)?;
+    let cache_triad = best("cache_triad", triad_floats, triad_floats as f64 * 12.0, 1e11)?;
+    target.unstage(case);
+
+    // Two large arrays, together four times the last cache.
+    let far_bytes = (4 * target.info().l3_bytes).clamp(128 << 20, 1 << 30);
+    let far_blocks = far_bytes / 2 / 4 / SLICE_FLOATS;
+    let large = plans(far_blocks * SLICE_FLOATS);
+    let case = stage(target, &large)?;
+    let mut stream = |entry: &str, arrays: f64| {
+        let program = program(&artifact, &large, entry, 0, 0, far_blocks as i64);
+        let bytes = (far_blocks * SLICE_FLOATS * 4) as f64 * arrays;
+        Ok::<f64, DeviceError>(bytes / fastest(target, &program, case, entry)?)
+    };
+    let memory_read = stream("memory_read", 2.0)?;
+    let memory_triad = stream("memory_triad", 3.0)?;
+    target.unstage(case);
+
+    Ok(Ceilings {
+        f32_flops_per_s,
+        f64_flops_per_s,
+        memory_bytes_per_s: memory_read.max(memory_triad),
+        cache_bytes_per_s: cache_read.max(cache_triad),
+        launch_floor_s,
+    })
+}
+
+/// Measures the time of an empty launch alone.
+pub fn launch_floor(target: &mut dyn Target) -> Result<f64, DeviceError> {
+    let artifact = compile(target)?;
+    floor_with(target, &artifact)
+}
+
+fn floor_with(target: &mut dyn Target, artifact: &Artifact) -> Result<f64, DeviceError> {
+    let plans = plans(SLICE_FLOATS);
+    let case = stage(target, &plans)?;
+    let blocks = i64::from(target.info().threads.max(1));
+    let program = program(artifact, &plans, "empty", 0, 0, blocks);
+    let mut session = open(target, &program, case, "empty")?;
+    let mut samples_s = Vec::new();
+    for _ in 0..EMPTY_LAUNCHES {
+        samples_s.push(reading(&mut *session, "empty")?);
+    }
+    drop(session);
+    target.unstage(case);
+    Ok(stats::median(&samples_s).expect("there were launches"))
+}
+
+fn compile(target: &mut dyn Target) -> Result<Artifact, DeviceError> {
+    let tensor = |role| Argument::Tensor(DType::F32, role);
+    let vector_bytes = target.info().vector_bytes.max(16);
+    let unit = Unit {
+        file_name: FILE_NAME.to_string(),
+        source: SOURCE.to_string(),
+        headers: Vec::new(),
+        entries: ENTRIES.map(str::to_string).to_vec(),
+        signature: vec![
+            tensor(Role::Input),
+            tensor(Role::Input),
+            tensor(Role::Output),
+            Argument::Axis,
+            Argument::Axis,
+        ],
+        defines: vec![
+            ("VEC_BYTES".to_string(), vector_bytes.to_string()),
+            ("SLICE_FLOATS".to_string(), SLICE_FLOATS.to_string()),
+        ],
+        compiler: "cc".to_string(),
+        flags: ["-O3", "-march=native", "-ffp-contract=fast"].map(str::to_string).to_vec(),
+        deadline: DEADLINE,
+    };
+    target.compile(&unit).map_err(|source| failed("compiling", source))
+}
+
+fn plans(floats: u64) -> Vec<TensorPlan> {
+    [("x", Role::Input), ("y", Role::Input), ("z", Role::Output)]
+        .map(|(name, role)| TensorPlan {
+            name: name.to_string(),
+            shape: vec![floats],
+            dtype: DType::F32,
+            role,
+        })
+        .to_vec()
+}
+
+fn stage(target: &mut dyn Target, plans: &[TensorPlan]) -> Result<CaseId, DeviceError> {
+    // A half and one: multiply-adds with them neither grow nor become subnormal.
+    let filled = |value: f32| value.to_ne_bytes().repeat(plans[0].elements());
+    target
+        .stage(plans, &[filled(0.5), filled(1.0)])
+        .map_err(|source| failed("staging inputs", source))
+}
+
+fn program(
+    artifact: &Artifact,
+    plans: &[TensorPlan],
+    entry: &str,
+    n: u64,
+    steps: i64,
+    blocks: i64,
+) -> Program {
+    let entry = ENTRIES.iter().position(|known| *known == entry).expect("an entry of the source");
+    Program {
+        artifact: artifact.clone(),
+        tensors: plans.to_vec(),
+        axes: vec![n as i64, steps],
+        scalars: Vec::new(),
+        scratch: Vec::new(),
+        launches: vec![LaunchPlan { entry, blocks, chunk: 1 }],
+    }
+}
+
+fn open(
+    target: &mut dyn Target,
+    program: &Program,
+    case: CaseId,
+    entry: &str,
+) -> Result<Box<dyn Session>, DeviceError> {
+    target.open(program, &[case], DEADLINE).map_err(|source| failed(entry, source))
+}
+
+fn reading(session: &mut dyn Session, entry: &str) -> Result<f64, DeviceError> {
+    let clocked = session.launch(&[0], &Extent::All).map_err(|source| failed(entry, source))?;
+    Ok(clocked.elapsed_s)
+}
+
+fn fastest(
+    target: &mut dyn Target,
+    program: &Program,
+    case: CaseId,
+    entry: &str,
+) -> Result<f64, DeviceError> {
+    let mut session = open(target, program, case, entry)?;
+    let mut best_s = f64::INFINITY;
+    for _ in 0..READINGS {
+        best_s = best_s.min(reading(&mut *session, entry)?);
+    }
+    Ok(best_s)
+}
+
+fn failed(what: &str, source: Fault) -> DeviceError {
+    DeviceError::Target { doing: format!("measuring the machine's ceilings ({what})"), source }
+}

@@ -1,0 +1,440 @@
+//! Judges outputs against what was expected of them.
+//!
+//! [`Expected`] holds the right answer of one output tensor with the scale of each of its rows,
+//! computed once; [`compare`] judges the bytes that a launch left. Two bounds apply, both in units
+//! of the output type's epsilon: each element's error against the larger of its own size and its
+//! row's root mean square, and the norm of all errors against the norm of the answer. NaN compares
+//! equal to nothing, and an expected NaN is an error of the lab, never a wildcard.
+//!
+//! A row is the last axis, because elements of one row usually have one scale. Longer rows (and
+//! tensors with one axis) are judged in equal chunks of at most [`FLAT_ROW`] elements, so that a
+//! region of small values is not excused by large ones far away; rows shorter than [`LEAST_ROW`]
+//! are joined along the axes before, because the root mean square of two or three elements says
+//! little about the sums that they came from.
+
+mod scan;
+
+use warpsmith_model::lab::Tolerance;
+use warpsmith_model::rng::Rng;
+use warpsmith_model::{DType, ErrorSize, Mismatch, MismatchKind, Stage};
+
+use crate::element::{element_at, least_normal, widen};
+use crate::inputs::FLAT_ROW;
+use crate::poison::is_poison;
+use crate::target::TensorPlan;
+
+/// Rows shorter than this are joined.
+pub const LEAST_ROW: usize = 8;
+
+/// The largest `excess` that is reported; beyond it, how wrong a value is says nothing more, and
+/// infinity is not JSON.
+const MOST_EXCESS: f64 = 1e9;
+
+/// The right answer of one output tensor.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Expected {
+    plan: TensorPlan,
+    values: Values,
+    chunks: Chunks,
+    /// The root mean square of each chunk, never below the floor.
+    scales: Vec<f64>,
+}
+
+/// The elements of a right answer: doubles when the reference computed them, singles when the
+/// oracle did (its own type holds no more).
+#[derive(Clone, Debug, PartialEq)]
+pub enum Values {
+    /// Single precision.
+    Single(Vec<f32>),
+    /// Double precision.
+    Double(Vec<f64>),
+}
+
+impl Values {
+    /// Takes the bytes of a tensor over, exactly; f64 stays double, all other types become single.
+    pub fn from_bytes(dtype: DType, bytes: &[u8]) -> Self {
+        let wide = widen(dtype, bytes);
+        match dtype {
+            DType::F64 => Self::Double(wide),
+            _ => Self::Single(wide.iter().map(|value| *value as f32).collect()),
+        }
+    }
+
+    /// Returns the number of elements.
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Single(values) => values.len(),
+            Self::Double(values) => values.len(),
+        }
+    }
+
+    /// Says whether there are no elements.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Returns one element.
+    pub fn get(&self, idx: usize) -> f64 {
+        match self {
+            Self::Single(values) => f64::from(values[idx]),
+            Self::Double(values) => values[idx],
+        }
+    }
+
+    /// Returns the root mean square of a range.
+    pub fn rms(&self, range: std::ops::Range<usize>) -> f64 {
+        let count = range.len().max(1) as f64;
+        let squares: f64 = match self {
+            Self::Single(values) => values[range].iter().map(|v| f64::from(*v).powi(2)).sum(),
+            Self::Double(values) => values[range].iter().map(|v| v * v).sum(),
+        };
+        (squares / count).sqrt()
+    }
+}
+
+/// An expected element that is not finite.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NotFinite {
+    /// Where.
+    pub index: Vec<u64>,
+    /// What stands there.
+    pub value: f64,
+}
+
+impl Expected {
+    /// Prepares an answer. `floor` is the usual size of an element where the answer itself is too
+    /// small to show it (see the corpus), else 0.
+    pub fn new(plan: &TensorPlan, values: Values, floor: f64) -> Result<Self, NotFinite> {
+        assert_eq!(values.len(), plan.elements(), "as many expected elements as the tensor has");
+        if let Some(idx) = (0..values.len()).find(|idx| !values.get(*idx).is_finite()) {
+            return Err(NotFinite {
+                index: index_of(&plan.shape, idx),
+                value: values.get(idx),
+            });
+        }
+        let chunks = Chunks::of(&plan.shape);
+        let floor = floor.max(least_normal(plan.dtype));
+        let scales =
+            (0..chunks.count()).map(|idx| values.rms(chunks.range(idx)).max(floor)).collect();
+        Ok(Self { plan: plan.clone(), values, chunks, scales })
+    }
+
+    /// Returns the tensor that this is the answer for.
+    pub fn plan(&self) -> &TensorPlan {
+        &self.plan
+    }
+
+    /// Returns the elements.
+    pub fn values(&self) -> &Values {
+        &self.values
+    }
+
+    /// Returns about how many bytes of memory the answer takes.
+    pub fn memory_bytes(&self) -> usize {
+        let element = if matches!(self.values, Values::Single(_)) { 4 } else { 8 };
+        self.values.len() * element + self.scales.len() * 8
+    }
+
+    /// Chooses chunks at random, neighbours together, that hold about this share of the elements.
+    pub fn sample(&self, share: f64, rng: &mut Rng) -> Coverage {
+        const TOGETHER: usize = 16;
+        let groups = self.chunks.count().div_ceil(TOGETHER);
+        let wanted = ((groups as f64 * share).ceil() as usize).clamp(1, groups);
+        if wanted == groups {
+            return Coverage::Whole;
+        }
+        let mut chosen: Vec<usize> = (0..groups).collect();
+        rng.shuffle(&mut chosen);
+        chosen.truncate(wanted);
+        chosen.sort_unstable();
+        let chunks = chosen
+            .iter()
+            .flat_map(|group| {
+                group * TOGETHER..((group + 1) * TOGETHER).min(self.chunks.count())
+            })
+            .collect();
+        Coverage::Chunks(chunks)
+    }
+}
+
+/// Which elements are judged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Coverage {
+    /// All.
+    Whole,
+    /// Those of these chunks.
+    Chunks(Vec<usize>),
+    /// Those that are no longer poison; there must be one.
+    Written,
+}
+
+/// How far off an output may be.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Budget {
+    /// The largest error of an element over its scale.
+    pub element: f64,
+    /// The largest norm of the error over the norm of the answer.
+    pub norm: f64,
+    /// The distance from 1 to the next number of the output's type.
+    pub epsilon: f64,
+}
+
+impl Budget {
+    /// Returns the budget of an output type; `scale` widens both bounds.
+    pub fn new(tolerance: &Tolerance, scale: f64, dtype: DType) -> Self {
+        let epsilon = dtype.epsilon();
+        Self {
+            element: tolerance.element_eps * scale * epsilon,
+            norm: tolerance.norm_eps * scale * epsilon,
+            epsilon,
+        }
+    }
+
+    /// Returns the budget in units of epsilon.
+    pub fn allowed(&self) -> ErrorSize {
+        ErrorSize { element_eps: self.element / self.epsilon, norm_eps: self.norm / self.epsilon }
+    }
+}
+
+/// A wrong output, before it is known where in the gate it was found.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Wrong {
+    /// What was wrong.
+    pub kind: MismatchKind,
+    /// The worst element's index.
+    pub index: Vec<u64>,
+    /// What stands there.
+    pub got: f64,
+    /// What was expected there.
+    pub expected: f64,
+    /// The error over its bound.
+    pub excess: f64,
+    /// How many elements were wrong.
+    pub wrong: u64,
+    /// Of how many that were judged.
+    pub total: u64,
+}
+
+/// Where in the gate an output was judged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The stage.
+    pub stage: Stage,
+    /// The shape, in words.
+    pub workload: String,
+    /// The name of the input distribution.
+    pub inputs: String,
+    /// The seed of the contents.
+    pub seed: u64,
+}
+
+impl Wrong {
+    /// Says where it was found.
+    pub fn at(self, place: &Place, tensor: &str) -> Mismatch {
+        Mismatch {
+            kind: self.kind,
+            stage: place.stage,
+            workload: place.workload.clone(),
+            inputs: place.inputs.clone(),
+            seed: place.seed,
+            tensor: tensor.to_string(),
+            index: self.index,
+            got: self.got.to_string(),
+            expected: self.expected.to_string(),
+            excess: self.excess.min(MOST_EXCESS),
+            wrong: self.wrong,
+            total: self.total,
+        }
+    }
+}
+
+/// Judges an output's bytes. Returns the size of its error, or what is wrong.
+pub fn compare(
+    out: &[u8],
+    expected: &Expected,
+    budget: &Budget,
+    coverage: &Coverage,
+) -> Result<ErrorSize, Wrong> {
+    let all_chunks: Vec<usize>;
+    let chunks = match coverage {
+        Coverage::Whole => {
+            all_chunks = (0..expected.chunks.count()).collect();
+            &all_chunks
+        }
+        Coverage::Chunks(chunks) => chunks,
+        Coverage::Written => return compare_carefully(out, expected, budget, coverage),
+    };
+    let found = scan::scan(out, expected, chunks);
+    let norm = found.error_norm / found.answer_norm;
+    // A NaN or an infinity anywhere makes the sum of squares not finite.
+    let passes = found.error_norm.is_finite() && found.worst <= budget.element && norm <= budget.norm;
+    if passes {
+        return Ok(ErrorSize {
+            element_eps: found.worst / budget.epsilon,
+            norm_eps: norm / budget.epsilon,
+        });
+    }
+    compare_carefully(out, expected, budget, coverage)
+}
+
+/// Compares two outputs of the same input, bit for bit.
+pub fn compare_bits(plan: &TensorPlan, first: &[u8], again: &[u8]) -> Result<(), Wrong> {
+    if first == again {
+        return Ok(());
+    }
+    let size = plan.dtype.size();
+    let differs =
+        |idx: &usize| first[idx * size..(idx + 1) * size] != again[idx * size..(idx + 1) * size];
+    let differing: Vec<usize> = (0..plan.elements()).filter(differs).collect();
+    let idx = *differing.first().expect("unequal bytes lie in some element");
+    Err(Wrong {
+        kind: MismatchKind::NotRepeatable,
+        index: index_of(&plan.shape, idx),
+        got: element_at(plan.dtype, again, idx),
+        expected: element_at(plan.dtype, first, idx),
+        excess: MOST_EXCESS,
+        wrong: differing.len() as u64,
+        total: plan.elements() as u64,
+    })
+}
+
+/// Judges element by element: for outputs that failed the quick way, and for partial ones.
+fn compare_carefully(
+    out: &[u8],
+    expected: &Expected,
+    budget: &Budget,
+    coverage: &Coverage,
+) -> Result<ErrorSize, Wrong> {
+    let plan = &expected.plan;
+    let chunks: Vec<usize> = match coverage {
+        Coverage::Chunks(chunks) => chunks.clone(),
+        Coverage::Whole | Coverage::Written => (0..expected.chunks.count()).collect(),
+    };
+    let size = plan.dtype.size();
+    let mut unwritten = Tally::default();
+    let mut not_finite = Tally::default();
+    let mut off = Tally::default();
+    let (mut worst, mut worst_idx) = (0.0f64, 0);
+    let (mut error_squares, mut answer_squares) = (0.0f64, 0.0f64);
+    let mut judged = 0u64;
+    for chunk in chunks {
+        let scale = expected.scales[chunk];
+        for idx in expected.chunks.range(chunk) {
+            if is_poison(plan.dtype, &out[idx * size..(idx + 1) * size]) {
+                unwritten.add(idx);
+                continue;
+            }
+            judged += 1;
+            let got = element_at(plan.dtype, out, idx);
+            if !got.is_finite() {
+                not_finite.add(idx);
+                continue;
+            }
+            let want = expected.values.get(idx);
+            let ratio = (got - want).abs() / want.abs().max(scale);
+            if ratio > budget.element {
+                off.add(idx);
+            }
+            if ratio > worst {
+                (worst, worst_idx) = (ratio, idx);
+            }
+            error_squares += (got - want).powi(2);
+            answer_squares += scale.powi(2);
+        }
+    }
+    let wrong = |kind, tally: &Tally, idx: usize, excess: f64, total: u64| {
+        Err(Wrong {
+            kind,
+            index: index_of(&plan.shape, idx),
+            got: element_at(plan.dtype, out, idx),
+            expected: expected.values.get(idx),
+            excess,
+            wrong: tally.count,
+            total,
+        })
+    };
+    let partial = *coverage == Coverage::Written;
+    if unwritten.count > 0 && (!partial || judged == 0) {
+        let total = judged + unwritten.count;
+        return wrong(MismatchKind::NotWritten, &unwritten, unwritten.first, MOST_EXCESS, total);
+    }
+    if not_finite.count > 0 {
+        return wrong(MismatchKind::NotFinite, &not_finite, not_finite.first, MOST_EXCESS, judged);
+    }
+    if off.count > 0 {
+        return wrong(MismatchKind::Element, &off, worst_idx, worst / budget.element, judged);
+    }
+    let norm = error_squares.sqrt() / answer_squares.sqrt();
+    if norm > budget.norm {
+        let all = Tally { count: judged, first: 0 };
+        return wrong(MismatchKind::Norm, &all, worst_idx, norm / budget.norm, judged);
+    }
+    Ok(ErrorSize { element_eps: worst / budget.epsilon, norm_eps: norm / budget.epsilon })
+}
+
+#[derive(Default)]
+struct Tally {
+    count: u64,
+    first: usize,
+}
+
+impl Tally {
+    fn add(&mut self, idx: usize) {
+        if self.count == 0 {
+            self.first = idx;
+        }
+        self.count += 1;
+    }
+}
+
+/// Returns the index of the element at a position.
+pub(crate) fn index_of(shape: &[u64], position: usize) -> Vec<u64> {
+    let mut rest = position as u64;
+    let mut index: Vec<u64> = shape
+        .iter()
+        .rev()
+        .map(|extent| {
+            let place = rest % extent;
+            rest /= extent;
+            place
+        })
+        .collect();
+    index.reverse();
+    index
+}
+
+/// The division of a tensor into chunks that share a scale.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Chunks {
+    rows: usize,
+    row_len: usize,
+    per_row: usize,
+}
+
+impl Chunks {
+    fn of(shape: &[u64]) -> Self {
+        let elements: usize = shape.iter().product::<u64>() as usize;
+        let mut row_len = 1;
+        for extent in shape.iter().rev() {
+            row_len *= *extent as usize;
+            if row_len >= LEAST_ROW {
+                break;
+            }
+        }
+        let row_len = row_len.max(1);
+        Self { rows: elements / row_len, row_len, per_row: row_len.div_ceil(FLAT_ROW) }
+    }
+
+    fn count(&self) -> usize {
+        self.rows * self.per_row
+    }
+
+    fn range(&self, idx: usize) -> std::ops::Range<usize> {
+        let (row, part) = (idx / self.per_row, idx % self.per_row);
+        let at = |part: usize| row * self.row_len + part * self.row_len / self.per_row;
+        at(part)..at(part + 1)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,108 @@
+//! The quick way through an output that is right: one pass that vectorises.
+
+use warpsmith_model::DType;
+
+use super::{Expected, Values};
+use crate::element::{Bf16, Element, F16};
+
+/// What a pass over an output found.
+pub(super) struct Scan {
+    /// The largest error over its scale, NaN left out.
+    pub(super) worst: f64,
+    /// The norm of the error; not finite when any element is not.
+    pub(super) error_norm: f64,
+    /// The norm of the answer over the same elements.
+    pub(super) answer_norm: f64,
+}
+
+/// Passes over the chunks of an output.
+pub(super) fn scan(out: &[u8], expected: &Expected, chunks: &[usize]) -> Scan {
+    match &expected.values {
+        Values::Single(values) => scan_from(out, values, expected, chunks),
+        Values::Double(values) => scan_from(out, values, expected, chunks),
+    }
+}
+
+fn scan_from<E: Element>(out: &[u8], values: &[E], expected: &Expected, chunks: &[usize]) -> Scan {
+    match expected.plan.dtype {
+        DType::F16 => scan_best::<F16, E>(out, values, expected, chunks),
+        DType::Bf16 => scan_best::<Bf16, E>(out, values, expected, chunks),
+        DType::F32 => scan_best::<f32, E>(out, values, expected, chunks),
+        DType::F64 => scan_best::<f64, E>(out, values, expected, chunks),
+    }
+}
+
+fn scan_best<O: Element, E: Element>(
+    out: &[u8],
+    values: &[E],
+    expected: &Expected,
+    chunks: &[usize],
+) -> Scan {
+    #[cfg(target_arch = "x86_64")]
+    if std::arch::is_x86_feature_detected!("avx2") {
+        // SAFETY: the processor has the one feature that the function asks for.
+        return unsafe { scan_avx2::<O, E>(out, values, expected, chunks) };
+    }
+    scan_body::<O, E>(out, values, expected, chunks)
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+fn scan_avx2<O: Element, E: Element>(
+    out: &[u8],
+    values: &[E],
+    expected: &Expected,
+    chunks: &[usize],
+) -> Scan {
+    scan_body::<O, E>(out, values, expected, chunks)
+}
+
+/// Sums and maxima run in this many independent lanes, since floating-point reductions may not be
+/// reordered by the compiler. Eight doubles are two AVX2 registers each.
+const LANES: usize = 8;
+
+#[inline(always)]
+fn scan_body<O: Element, E: Element>(
+    out: &[u8],
+    values: &[E],
+    expected: &Expected,
+    chunks: &[usize],
+) -> Scan {
+    let mut worst = [0f64; LANES];
+    let mut squares = [0f64; LANES];
+    let mut answer_squares = 0f64;
+    for chunk in chunks {
+        let range = expected.chunks.range(*chunk);
+        let scale = expected.scales[*chunk];
+        answer_squares += scale * scale * range.len() as f64;
+        let got_bytes = &out[range.start * O::SIZE..range.end * O::SIZE];
+        let want = &values[range];
+        let mut got_groups = got_bytes.chunks_exact(O::SIZE * LANES);
+        let mut want_groups = want.chunks_exact(LANES);
+        for (got, want) in (&mut got_groups).zip(&mut want_groups) {
+            for lane in 0..LANES {
+                let got = O::read(&got[lane * O::SIZE..(lane + 1) * O::SIZE]).widen();
+                step(got, want[lane].widen(), scale, &mut worst[lane], &mut squares[lane]);
+            }
+        }
+        let rest = got_groups.remainder().chunks_exact(O::SIZE).zip(want_groups.remainder());
+        for (lane, (got, want)) in rest.enumerate() {
+            let got = O::read(got).widen();
+            step(got, want.widen(), scale, &mut worst[lane], &mut squares[lane]);
+        }
+    }
+    Scan {
+        worst: worst.iter().copied().fold(0.0, f64::max),
+        error_norm: squares.iter().sum::<f64>().sqrt(),
+        answer_norm: answer_squares.sqrt(),
+    }
+}
+
+#[inline(always)]
+fn step(got: f64, want: f64, scale: f64, worst: &mut f64, squares: &mut f64) {
+    let error = (got - want).abs();
+    let size = want.abs();
+    let ratio = error / if size > scale { size } else { scale };
+    *worst = if ratio > *worst { ratio } else { *worst };
+    *squares += error * error;
+}

@@ -1,0 +1,160 @@
+use warpsmith_model::lab::Role;
+
+use super::*;
+use crate::element::narrow;
+use crate::poison::fill_poison;
+
+fn plan(shape: &[u64], dtype: DType) -> TensorPlan {
+    TensorPlan { name: "z".into(), shape: shape.to_vec(), dtype, role: Role::Output }
+}
+
+fn budget(dtype: DType) -> Budget {
+    Budget::new(&Tolerance { element_eps: 4.0, norm_eps: 2.0 }, 1.0, dtype)
+}
+
+fn answer(n: usize) -> Vec<f64> {
+    (0..n).map(|idx| ((idx * 37 % 101) as f64 - 50.0) / 7.0).collect()
+}
+
+/// Judges `answer` with some elements replaced.
+fn judge(
+    shape: &[u64],
+    dtype: DType,
+    coverage: &Coverage,
+    change: impl Fn(&mut Vec<f64>),
+) -> Result<ErrorSize, (MismatchKind, Vec<u64>, u64)> {
+    let plan = plan(shape, dtype);
+    // What is expected is exactly representable, so that an unchanged output has no error.
+    let exact = widen(dtype, &narrow(dtype, &answer(plan.elements())));
+    let expected = Expected::new(&plan, Values::Double(exact.clone()), 0.0).expect("finite");
+    let mut got = exact;
+    change(&mut got);
+    let mut bytes = narrow(dtype, &got);
+    for (idx, value) in got.iter().enumerate() {
+        if *value == POISONED {
+            let size = dtype.size();
+            fill_poison(dtype, &mut bytes[idx * size..(idx + 1) * size]);
+        }
+    }
+    compare(&bytes, &expected, &budget(dtype), coverage)
+        .map_err(|wrong| (wrong.kind, wrong.index, wrong.wrong))
+}
+
+const POISONED: f64 = 12345.0;
+const ALL_TYPES: [DType; 4] = [DType::F16, DType::Bf16, DType::F32, DType::F64];
+
+#[test]
+fn the_answer_itself_has_no_error() {
+    for dtype in ALL_TYPES {
+        for shape in [vec![1], vec![3, 1000], vec![7], vec![2, 257], vec![5, 3], vec![4096]] {
+            let got = judge(&shape, dtype, &Coverage::Whole, |_| ());
+            assert_eq!(got, Ok(ErrorSize::default()), "{dtype:?} {shape:?}");
+        }
+    }
+}
+
+#[test]
+fn each_way_of_being_wrong_is_told_apart() {
+    for dtype in ALL_TYPES {
+        let check = |change: &dyn Fn(&mut Vec<f64>), expected: (MismatchKind, Vec<u64>, u64)| {
+            let got = judge(&[4, 300], dtype, &Coverage::Whole, change);
+            assert_eq!(got, Err(expected), "{dtype:?}");
+        };
+        check(&|out| out[301] = 100.0, (MismatchKind::Element, vec![1, 1], 1));
+        check(&|out| out[1199] = f64::NAN, (MismatchKind::NotFinite, vec![3, 299], 1));
+        check(&|out| out[0] = f64::INFINITY, (MismatchKind::NotFinite, vec![0, 0], 1));
+        check(&|out| out[900..].fill(POISONED), (MismatchKind::NotWritten, vec![3, 0], 300));
+        check(&|out| out.fill(0.0), (MismatchKind::Element, vec![0, 0], 1188));
+    }
+}
+
+#[test]
+fn many_small_errors_break_the_norm() {
+    let wrong = judge(&[4, 300], DType::F32, &Coverage::Whole, |out| {
+        for value in out.iter_mut() {
+            *value += 3.0 * f64::from(f32::EPSILON) * 4.5;
+        }
+    });
+    assert_eq!(wrong.expect_err("wrong").0, MismatchKind::Norm);
+}
+
+#[test]
+fn zeros_do_not_pass_for_small_values_beside_large_ones() {
+    // One tensor, two rows far apart in scale: an error as large as the small row is seen.
+    for shape in [vec![2, 256], vec![512]] {
+        let plan = plan(&shape, DType::F32);
+        let values: Vec<f64> =
+            (0..512).map(|idx| if idx < 256 { 1e6 } else { 1e-6 }).collect();
+        let expected = Expected::new(&plan, Values::Double(values.clone()), 0.0).expect("finite");
+        let mut got = values;
+        got[256..].fill(0.0);
+        let bytes = narrow(DType::F32, &got);
+        let wrong = compare(&bytes, &expected, &budget(DType::F32), &Coverage::Whole);
+        assert_eq!(wrong.expect_err("zeros").kind, MismatchKind::Element, "{shape:?}");
+    }
+}
+
+#[test]
+fn an_expected_value_that_is_not_finite_is_refused() {
+    for bad in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
+        let mut values = answer(12);
+        values[7] = bad;
+        let refused = Expected::new(&plan(&[3, 4], DType::F32), Values::Double(values), 0.0);
+        assert_eq!(refused.expect_err("refused").index, vec![1, 3]);
+    }
+}
+
+#[test]
+fn partial_outputs_are_judged_where_they_were_written() {
+    let partial = |change: &dyn Fn(&mut Vec<f64>)| {
+        judge(&[4, 300], DType::F32, &Coverage::Written, |out| {
+            out[300..].fill(POISONED);
+            change(out);
+        })
+    };
+    assert_eq!(partial(&|_| ()), Ok(ErrorSize::default()));
+    assert_eq!(partial(&|out| out[3] = 99.0), Err((MismatchKind::Element, vec![0, 3], 1)));
+    let nothing = partial(&|out| out.fill(POISONED));
+    assert_eq!(nothing, Err((MismatchKind::NotWritten, vec![0, 0], 1200)));
+}
+
+#[test]
+fn a_sample_of_chunks_sees_its_own_chunks_only() {
+    let plan = plan(&[1 << 16], DType::F32);
+    let values = answer(1 << 16);
+    let expected = Expected::new(&plan, Values::Double(values.clone()), 0.0).expect("finite");
+    let mut rng = Rng::new(1);
+    let Coverage::Chunks(chunks) = expected.sample(0.25, &mut rng) else {
+        panic!("a quarter is not the whole")
+    };
+    assert_eq!(chunks.len(), 64);
+    let mut got = values;
+    got[chunks[10] * FLAT_ROW + 5] = 1e6;
+    let bytes = narrow(DType::F32, &got);
+    let seen = Coverage::Chunks(chunks.clone());
+    let unseen = Coverage::Chunks(chunks[..10].to_vec());
+    let budget = budget(DType::F32);
+    assert!(compare(&bytes, &expected, &budget, &seen).is_err());
+    assert!(compare(&bytes, &expected, &budget, &unseen).is_ok());
+}
+
+#[test]
+fn the_last_chunk_of_a_long_row_is_not_a_single_element() {
+    let chunks = Chunks::of(&[3, 257]);
+    assert_eq!(chunks.count(), 6);
+    assert_eq!((chunks.range(0), chunks.range(1), chunks.range(2)), (0..128, 128..257, 257..385));
+    // A column is judged together: the rms of one element says nothing.
+    assert_eq!(Chunks::of(&[129, 1]).range(0), 0..129);
+    assert_eq!(Chunks::of(&[1]).range(0), 0..1);
+}
+
+#[test]
+fn unequal_bits_are_not_repeatable() {
+    let plan = plan(&[2, 3], DType::F32);
+    let first = narrow(DType::F32, &answer(6));
+    let mut again = first.clone();
+    assert_eq!(compare_bits(&plan, &first, &again), Ok(()));
+    again[4 * 4] ^= 1;
+    let wrong = compare_bits(&plan, &first, &again).expect_err("a bit differs");
+    assert_eq!((wrong.kind, wrong.index, wrong.wrong), (MismatchKind::NotRepeatable, vec![1, 1], 1));
+}

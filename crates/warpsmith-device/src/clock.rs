@@ -1,0 +1,222 @@
+//! When to stop timing, what to leave out, how much to put under one reading of the clock.
+//!
+//! Pure functions over samples: the readings come from sessions, the statistics from the model.
+//! The loop that uses them is in the evaluation; here is every number that it follows.
+
+use warpsmith_model::stats::{Interval, median_interval};
+use warpsmith_model::{RequestLimits, StopReason};
+
+/// When timing of one candidate on one workload stops.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rule {
+    /// No fewer samples, unless the candidate is hopeless.
+    pub min_samples: usize,
+    /// No more samples.
+    pub max_samples: usize,
+    /// The median's interval is narrow enough when its width over the median is at most this.
+    pub relative_width: f64,
+    /// Seconds at most, once there are `min_samples`.
+    pub budget_s: f64,
+    /// The time to beat.
+    pub incumbent: Option<Incumbent>,
+}
+
+/// The time to beat.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Incumbent {
+    /// The best candidate's median.
+    pub time_s: f64,
+    /// How many times slower is hopeless.
+    pub hopeless_ratio: f64,
+}
+
+/// Samples after which a candidate can be given up.
+const HOPELESS_SAMPLES: usize = 2;
+
+impl Rule {
+    /// The rule for ranking: a few samples, and none for the hopeless. A width of 5 % separates
+    /// what a search can act on; what is closer is settled by paired comparison, not here.
+    pub fn rank(limits: &RequestLimits, workload: &str) -> Self {
+        let incumbent = limits
+            .incumbent_s
+            .get(workload)
+            .map(|time_s| Incumbent { time_s: *time_s, hopeless_ratio: limits.hopeless_ratio });
+        Self {
+            min_samples: 4,
+            max_samples: 24,
+            relative_width: 0.05,
+            budget_s: limits.timing_budget_s,
+            incumbent,
+        }
+    }
+
+    /// The rule for the record: long enough that one percent is visible on a quiet machine.
+    pub fn full(limits: &RequestLimits) -> Self {
+        Self {
+            min_samples: 12,
+            max_samples: 200,
+            relative_width: 0.01,
+            budget_s: limits.timing_budget_s,
+            incumbent: None,
+        }
+    }
+
+    /// The rule for the microbenchmark's waves: a wave is short and many configurations wait.
+    pub fn micro(limits: &RequestLimits) -> Self {
+        Self {
+            min_samples: 3,
+            max_samples: 9,
+            relative_width: 0.05,
+            budget_s: limits.timing_budget_s.min(0.2),
+            incumbent: None,
+        }
+    }
+}
+
+/// Says whether to stop, and why. `spent_s` is the time that timing took so far.
+pub fn decide(rule: &Rule, samples_s: &[f64], spent_s: f64) -> Option<StopReason> {
+    let settled = &samples_s[warm_up(samples_s)..];
+    let interval = median_interval(settled)?;
+    if let Some(incumbent) = rule.incumbent
+        && settled.len() >= HOPELESS_SAMPLES
+        && interval.low > incumbent.hopeless_ratio * incumbent.time_s
+    {
+        return Some(StopReason::Hopeless);
+    }
+    if settled.len() < rule.min_samples {
+        return None;
+    }
+    if interval.relative_width() <= rule.relative_width {
+        return Some(StopReason::Converged);
+    }
+    (spent_s >= rule.budget_s || settled.len() >= rule.max_samples).then_some(StopReason::Budget)
+}
+
+/// A leading sample is warm-up when it is this much slower than every later one.
+const WARM_UP_EXCESS: f64 = 1.10;
+
+/// Returns how many leading samples are warm-up: each slower than *every* later one by a tenth,
+/// which noise does rarely and caches, page tables and frequency governors do always. At most a
+/// third of the samples, and none when there are fewer than four, can be warm-up.
+pub fn warm_up(samples_s: &[f64]) -> usize {
+    let most = if samples_s.len() < 4 { 0 } else { samples_s.len() / 3 };
+    (0..most)
+        .take_while(|idx| {
+            let slowest_later = samples_s[idx + 1..].iter().copied().fold(0.0, f64::max);
+            samples_s[*idx] > WARM_UP_EXCESS * slowest_later
+        })
+        .count()
+}
+
+/// A reading of the clock should span at least this long.
+const LEAST_READING_S: f64 = 1e-3;
+/// And at least this many empty launches, so that what the harness costs is lost in it.
+const LEAST_FLOORS: f64 = 200.0;
+
+/// Returns how many launches to put under one reading of the clock: enough to fill it, but no more
+/// than leave `readings` readings to `cases` distinct cases, since no case is launched twice.
+pub fn batch_size(launch_s: f64, floor_s: f64, cases: usize, readings: usize) -> usize {
+    let wanted_s = LEAST_READING_S.max(LEAST_FLOORS * floor_s);
+    let wanted = (wanted_s / launch_s.max(1e-9)).ceil().min(1e6) as usize;
+    wanted.clamp(1, (cases / readings.max(1)).max(1))
+}
+
+/// A median whose interval is wider than this deserves a word.
+const NOISY_WIDTH: f64 = 0.10;
+/// A result within this many launch floors measures the harness too.
+const NEAR_FLOOR: f64 = 3.0;
+
+/// Says in words what is poor about a measurement; nothing when it is sound.
+pub fn remarks(workload: &str, samples_s: &[f64], floor_s: f64) -> Vec<String> {
+    let mut remarks = Vec::new();
+    let Some(Interval { low, mid, high }) = median_interval(samples_s) else {
+        return remarks;
+    };
+    if (high - low) / mid > NOISY_WIDTH {
+        remarks.push(format!(
+            "{workload}: the samples are noisy; the median's interval spans {:.0} % of it",
+            (high - low) / mid * 100.0
+        ));
+    }
+    if mid < NEAR_FLOOR * floor_s {
+        remarks.push(format!(
+            "{workload}: the time is within {NEAR_FLOOR}x of an empty launch, so it measures the \
+             harness as well"
+        ));
+    }
+    remarks
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rule(incumbent_s: Option<f64>) -> Rule {
+        Rule {
+            min_samples: 4,
+            max_samples: 10,
+            relative_width: 0.05,
+            budget_s: 1.0,
+            incumbent: incumbent_s.map(|time_s| Incumbent { time_s, hopeless_ratio: 2.0 }),
+        }
+    }
+
+    #[test]
+    fn timing_stops_for_a_reason() {
+        let check = |rule: &Rule, samples: &[f64], spent_s: f64, expected: Option<StopReason>| {
+            assert_eq!(decide(rule, samples, spent_s), expected, "{samples:?} after {spent_s} s");
+        };
+        let quiet = [1.0, 1.01, 1.0, 1.02];
+        let noisy = [1.0, 1.3, 0.9, 1.2];
+        check(&rule(None), &[], 0.0, None);
+        check(&rule(None), &quiet[..3], 9.0, None);
+        check(&rule(None), &quiet, 0.0, Some(StopReason::Converged));
+        check(&rule(None), &noisy, 0.5, None);
+        check(&rule(None), &noisy, 1.5, Some(StopReason::Budget));
+        let many: Vec<f64> = noisy.iter().copied().cycle().take(10).collect();
+        check(&rule(None), &many, 0.0, Some(StopReason::Budget));
+    }
+
+    #[test]
+    fn the_hopeless_are_given_up_early_and_only_they() {
+        let check = |samples: &[f64], expected: Option<StopReason>| {
+            assert_eq!(decide(&rule(Some(1.0)), samples, 0.0), expected, "{samples:?}");
+        };
+        check(&[9.0], None);
+        check(&[9.0, 8.0], Some(StopReason::Hopeless));
+        check(&[9.0, 1.9], None);
+        check(&[2.1, 2.2, 2.1, 2.1], Some(StopReason::Hopeless));
+        check(&[1.9, 1.9, 1.9, 1.9], Some(StopReason::Converged));
+    }
+
+    #[test]
+    fn warm_up_is_what_is_slower_than_everything_after_it() {
+        let check = |samples: &[f64], expected: usize| {
+            assert_eq!(warm_up(samples), expected, "{samples:?}");
+        };
+        check(&[], 0);
+        check(&[5.0, 1.0, 1.0], 0);
+        check(&[5.0, 1.0, 1.0, 1.0], 1);
+        check(&[5.0, 3.0, 1.0, 1.0, 1.1, 1.0], 2);
+        check(&[1.05, 1.0, 1.0, 1.0], 0);
+        check(&[5.0, 1.0, 1.0, 6.0], 0);
+        check(&[9.0, 7.0, 5.0, 3.0, 2.0, 1.0], 2);
+    }
+
+    #[test]
+    fn short_launches_are_batched_as_far_as_there_are_cases() {
+        assert_eq!(batch_size(2e-5, 5e-6, 200, 4), 50);
+        assert_eq!(batch_size(2e-5, 5e-6, 20, 4), 5);
+        assert_eq!(batch_size(2e-5, 1e-4, 4000, 4), 1000);
+        assert_eq!(batch_size(0.3, 5e-6, 20, 4), 1);
+        assert_eq!(batch_size(2e-5, 5e-6, 2, 4), 1);
+        assert_eq!(batch_size(0.0, 0.0, 8, 4), 2);
+    }
+
+    #[test]
+    fn poor_data_is_remarked_on() {
+        assert_eq!(remarks("w", &[1.0; 8], 1e-6), Vec::<String>::new());
+        assert_eq!(remarks("w", &[1.0, 1.5, 1.0, 1.5, 1.0, 1.5], 1e-6).len(), 1);
+        assert_eq!(remarks("w", &[1e-5; 8], 5e-6).len(), 1);
+    }
+}

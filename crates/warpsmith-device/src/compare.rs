@@ -1,0 +1,485 @@
+//! Compares contenders in pairs: in every round each of them launches the same cases, in an order
+//! that is shuffled anew, so that whatever happens to the machine happens to all. Rounds are kept
+//! aligned; what they say is for the model's statistics to compute.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use warpsmith_model::lab::{Baseline, Kernel, Workload};
+use warpsmith_model::rng::Rng;
+use warpsmith_model::stats::paired_speedup;
+use warpsmith_model::{
+    Absent, CandidateId, ComparisonPurpose, ComparisonRecord, Contender, ContenderKind, FORMAT_VERSION, Lab,
+    MissingBaseline, PairedRounds, Params, Stage,
+};
+
+use crate::baseline::Python;
+use crate::clock;
+use crate::corpus::{Case, Corpus, Want};
+use crate::error::DeviceError;
+use crate::evaluate::{
+    Look, ProgramError, Stop, Subject, judge_case, launch_outcome, output_bytes, system_seed,
+};
+use crate::target::{Artifact, CaseId, Extent, Fault, Program, Session, Target, Unit};
+
+/// One side of a comparison.
+#[derive(Clone, Copy, Debug)]
+pub struct Entrant<'a> {
+    /// The name that tables show; unique in its comparison.
+    pub label: &'a str,
+    /// What it is.
+    pub kind: EntrantKind<'a>,
+}
+
+/// What an entrant is.
+#[derive(Clone, Copy, Debug)]
+pub enum EntrantKind<'a> {
+    /// A kernel with parameters.
+    Kernel {
+        /// The kernel.
+        kernel: &'a Kernel,
+        /// The value of every tunable.
+        params: &'a Params,
+        /// The candidate, where it is known.
+        candidate: Option<CandidateId>,
+    },
+    /// A library.
+    Baseline {
+        /// The baseline.
+        baseline: &'a Baseline,
+        /// The Python that runs it.
+        python: &'a Path,
+    },
+}
+
+/// How long to compare, and on what.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CompareOptions {
+    /// What the comparison is for.
+    pub purpose: ComparisonPurpose,
+    /// The names of the workloads.
+    pub workloads: Vec<String>,
+    /// Determines the contents of the inputs.
+    pub seed: u64,
+    /// Rounds at least, on each workload.
+    pub min_rounds: usize,
+    /// Seconds at most for each workload, once there are `min_rounds`.
+    pub budget_s: f64,
+    /// Seconds that a single batch of launches may take.
+    pub launch_deadline: Duration,
+    /// Seconds that a compiler may take.
+    pub compile_deadline: Duration,
+}
+
+/// Rounds stop when every ratio's interval is narrower than this: one percent to either side.
+const NARROW: f64 = 0.02;
+/// More rounds say nothing that the budget is worth.
+const MOST_ROUNDS: usize = 400;
+/// Rounds that one opening of the sessions should give.
+const ROUNDS_PER_OPENING: usize = 4;
+/// Output bytes of all contenders' sessions together, as far as the rounds allow.
+const OUTPUT_BYTES: usize = 1 << 30;
+
+/// Compares the entrants on every workload; the first is the one that the others are measured
+/// against. Outputs are judged as always, and an entrant whose output is wrong has no times.
+pub fn compare(
+    target: &mut dyn Target,
+    corpus: &mut Corpus,
+    lab: &Lab,
+    lab_dir: &Path,
+    entrants: &[Entrant<'_>],
+    options: &CompareOptions,
+) -> Result<ComparisonRecord, DeviceError> {
+    let mut missing = Vec::new();
+    let mut sides = Vec::new();
+    for entrant in entrants {
+        let mut side = Side::new(target, lab, lab_dir, entrant);
+        match side.preflight(lab, options)? {
+            None => sides.push(side),
+            Some(reason) => missing.push(MissingBaseline {
+                name: side.subject.name().to_string(),
+                reason,
+                how: "warpsmith setup baselines".to_string(),
+            }),
+        }
+    }
+    let mut notes = Vec::new();
+    let mut workloads = Vec::new();
+    for name in &options.workloads {
+        let workload = lab.workload(name).ok_or_else(|| DeviceError::UnknownWorkload {
+            lab: lab.name.clone(),
+            workload: name.clone(),
+        })?;
+        let want = Want::AsManyAsPay;
+        let cases = corpus.cases(target, lab, workload, 0, options.seed, want)?;
+        let floor_s = corpus.launch_floor_s(target)?;
+        let ring = Ring { lab, workload, cases: &cases, options, floor_s };
+        workloads.push(ring.rounds(target, &mut sides, &mut notes)?);
+    }
+    Ok(ComparisonRecord {
+        format: FORMAT_VERSION,
+        purpose: options.purpose,
+        seed: options.seed,
+        contenders: sides.iter().map(Side::record).collect(),
+        workloads,
+        missing,
+        notes,
+    })
+}
+
+/// An entrant with what it needs to run.
+struct Side<'a> {
+    label: String,
+    kind: EntrantKind<'a>,
+    subject: Subject<'a>,
+    python: Option<Python>,
+    artifacts: Vec<(Unit, Artifact)>,
+}
+
+impl<'a> Side<'a> {
+    fn new(target: &dyn Target, lab: &Lab, lab_dir: &Path, entrant: &Entrant<'a>) -> Self {
+        let (subject, python) = match entrant.kind {
+            EntrantKind::Kernel { kernel, params, .. } => (Subject::Kernel { kernel, params }, None),
+            EntrantKind::Baseline { baseline, python } => {
+                let python =
+                    Python::new(python, lab_dir, lab, &baseline.packages, target.info());
+                (Subject::Baseline { baseline }, Some(python))
+            }
+        };
+        Self {
+            label: entrant.label.to_string(),
+            kind: entrant.kind,
+            subject,
+            python,
+            artifacts: Vec::new(),
+        }
+    }
+
+    fn record(&self) -> Contender {
+        let kind = match self.kind {
+            EntrantKind::Kernel { kernel, params, candidate } => ContenderKind::Kernel {
+                kernel: kernel.name.clone(),
+                params: params.clone(),
+                candidate,
+            },
+            EntrantKind::Baseline { baseline, .. } => {
+                ContenderKind::Baseline { name: baseline.name.clone() }
+            }
+        };
+        Contender { label: self.label.clone(), kind }
+    }
+
+    /// Starts a baseline once, without cases; returns why it cannot take part.
+    fn preflight(
+        &mut self,
+        lab: &Lab,
+        options: &CompareOptions,
+    ) -> Result<Option<String>, DeviceError> {
+        let Some(python) = &mut self.python else { return Ok(None) };
+        let mut served = None;
+        for workload in options.workloads.iter().filter_map(|name| lab.workload(name)) {
+            if self.subject.serves(workload)? {
+                served = Some(workload);
+                break;
+            }
+        }
+        let Some(workload) = served else { return Ok(None) };
+        let deadline = options.compile_deadline;
+        let program = match self.subject.program(
+            python,
+            lab,
+            workload,
+            deadline,
+            &mut self.artifacts,
+        ) {
+            Ok(program) => program,
+            Err(ProgramError::Broken(error)) => return Err(error),
+            Err(ProgramError::Compile(fault)) => return Ok(Some(fault.to_string())),
+        };
+        match python.open(&program, &[], options.launch_deadline) {
+            Ok(_) => Ok(None),
+            Err(fault @ (Fault::Unavailable(_) | Fault::Crashed(_) | Fault::TimedOut { .. })) => {
+                Ok(Some(fault.to_string()))
+            }
+            Err(source) => {
+                let doing = format!("starting the baseline `{}`", self.subject.name());
+                Err(DeviceError::Target { doing, source })
+            }
+        }
+    }
+}
+
+/// One side on one workload.
+#[derive(Default)]
+struct Corner {
+    program: Option<Program>,
+    ids: Vec<CaseId>,
+    session: Option<Box<dyn Session>>,
+    samples_s: Vec<f64>,
+    /// Why it has no times here.
+    absent: Option<String>,
+}
+
+impl Corner {
+    fn absent(reason: impl Into<String>) -> Self {
+        Self { absent: Some(reason.into()), ..Self::default() }
+    }
+
+    /// Takes an ended evaluation: a failing candidate is out, our own failure is handed on.
+    fn stop(&mut self, stop: Stop) -> Result<(), DeviceError> {
+        match stop {
+            Stop::Outcome(outcome) => self.absent = Some(outcome.describe()),
+            Stop::Broken(DeviceError::Target { source: fault @ Fault::Unavailable(_), .. }) => {
+                self.absent = Some(fault.to_string());
+            }
+            Stop::Broken(error) => return Err(error),
+        }
+        self.session = None;
+        Ok(())
+    }
+}
+
+/// One workload of a comparison.
+struct Ring<'a> {
+    lab: &'a Lab,
+    workload: &'a Workload,
+    cases: &'a [Arc<Case>],
+    options: &'a CompareOptions,
+    floor_s: f64,
+}
+
+impl Ring<'_> {
+    fn rounds(
+        &self,
+        target: &mut dyn Target,
+        sides: &mut [Side<'_>],
+        notes: &mut Vec<String>,
+    ) -> Result<PairedRounds, DeviceError> {
+        let mut corners = Vec::new();
+        for side in sides.iter_mut() {
+            corners.push(self.enter(target, side)?);
+        }
+        let run = self.run(target, sides, &mut corners);
+        for (side, corner) in sides.iter_mut().zip(&mut corners) {
+            corner.session = None;
+            if let Some(python) = &mut side.python {
+                corner.ids.drain(..).for_each(|id| python.unstage(id));
+            }
+        }
+        run?;
+        let mut record = PairedRounds {
+            workload: self.workload.name.clone(),
+            samples_s: Vec::new(),
+            absent: Vec::new(),
+        };
+        for (contender, corner) in corners.into_iter().enumerate() {
+            match corner.absent {
+                Some(reason) => {
+                    record.absent.push(Absent { contender, reason });
+                    record.samples_s.push(Vec::new());
+                }
+                None => {
+                    let remarks =
+                        clock::remarks(&self.workload.name, &corner.samples_s, self.floor_s);
+                    let label = &sides[contender].label;
+                    notes.extend(remarks.iter().map(|remark| format!("{label}: {remark}")));
+                    record.samples_s.push(corner.samples_s);
+                }
+            }
+        }
+        Ok(record)
+    }
+
+    /// Compiles a side for the workload and stages what it lacks.
+    fn enter(&self, target: &mut dyn Target, side: &mut Side<'_>) -> Result<Corner, DeviceError> {
+        if !side.subject.serves(self.workload)? {
+            return Ok(Corner::absent("does not serve this workload"));
+        }
+        let deadline = self.options.compile_deadline;
+        let compiler: &mut dyn Target = match &mut side.python {
+            Some(python) => python,
+            None => target,
+        };
+        let artifacts = &mut side.artifacts;
+        let program =
+            match side.subject.program(compiler, self.lab, self.workload, deadline, artifacts) {
+                Ok(program) => program,
+                Err(ProgramError::Broken(error)) => return Err(error),
+                Err(ProgramError::Compile(source @ Fault::Broken { .. })) => {
+                    let doing = format!("compiling `{}`", side.subject.name());
+                    return Err(DeviceError::Target { doing, source });
+                }
+                Err(ProgramError::Compile(fault)) => return Ok(Corner::absent(fault.to_string())),
+            };
+        let mut ids = Vec::new();
+        for case in self.cases {
+            ids.push(match &mut side.python {
+                None => case.id,
+                Some(python) => {
+                    let contents = case.contents(self.lab, &program.tensors);
+                    python.stage(&program.tensors, &contents).map_err(|source| {
+                        let doing = format!("staging inputs of `{}`", self.workload.name);
+                        DeviceError::Target { doing, source }
+                    })?
+                }
+            });
+        }
+        Ok(Corner { program: Some(program), ids, ..Corner::default() })
+    }
+
+    fn run(
+        &self,
+        target: &mut dyn Target,
+        sides: &mut [Side<'_>],
+        corners: &mut [Corner],
+    ) -> Result<(), DeviceError> {
+        let started = Instant::now();
+        let mut rng = Rng::new(system_seed());
+        let n_cases = self.session_cases(corners);
+        let mut batch = None;
+        loop {
+            let mut slots: Vec<usize> = (0..n_cases).collect();
+            rng.shuffle(&mut slots);
+            let (warm_up, timed) = slots.split_first().expect("a workload has cases");
+            let mut fastest_s = f64::INFINITY;
+            for (side, corner) in sides.iter_mut().zip(corners.iter_mut()) {
+                let first_s = self.open(target, side, corner, n_cases, *warm_up)?;
+                self.judge(corner, &[*warm_up], Stage::Gate, &mut rng)?;
+                fastest_s = fastest_s.min(first_s.unwrap_or(f64::INFINITY));
+            }
+            let batch = *batch.get_or_insert_with(|| {
+                clock::batch_size(fastest_s, self.floor_s, timed.len(), ROUNDS_PER_OPENING)
+            });
+            let mut launched = 0;
+            let mut done = false;
+            for slots in timed.chunks_exact(batch) {
+                let mut order: Vec<usize> = (0..corners.len()).collect();
+                rng.shuffle(&mut order);
+                for idx in order {
+                    self.round(&sides[idx].subject, &mut corners[idx], slots)?;
+                }
+                launched += slots.len();
+                done = self.enough(corners, started);
+                if done {
+                    break;
+                }
+            }
+            for (side, corner) in sides.iter().zip(corners.iter_mut()) {
+                self.judge(corner, &timed[..launched], Stage::Timing, &mut rng)?;
+                // A kernel's process must not meet a case twice; an interpreter takes seconds to
+                // start and is trusted.
+                if side.python.is_none() {
+                    corner.session = None;
+                }
+            }
+            if done || corners.iter().all(|corner| corner.absent.is_some()) {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Opens a session (or makes an open one ready again) and warms it up; returns the first time.
+    fn open(
+        &self,
+        target: &mut dyn Target,
+        side: &mut Side<'_>,
+        corner: &mut Corner,
+        n_cases: usize,
+        warm_up: usize,
+    ) -> Result<Option<f64>, DeviceError> {
+        let (None, Some(program)) = (&corner.absent, &corner.program) else { return Ok(None) };
+        let opened = match corner.session.take() {
+            Some(mut session) => {
+                (0..n_cases).for_each(|slot| session.poison(slot));
+                Ok(session)
+            }
+            None => {
+                let host: &mut dyn Target = match &mut side.python {
+                    Some(python) => python,
+                    None => target,
+                };
+                host.open(program, &corner.ids[..n_cases], self.options.launch_deadline)
+            }
+        };
+        let launched = opened.and_then(|mut session| {
+            let clocked = session.launch(&[warm_up], &Extent::All)?;
+            Ok((session, clocked.elapsed_s))
+        });
+        match launched {
+            Ok((session, elapsed_s)) => {
+                corner.session = Some(session);
+                Ok(Some(elapsed_s))
+            }
+            Err(fault) => {
+                corner.stop(launch_outcome(&side.subject, &self.workload.name, fault))?;
+                Ok(None)
+            }
+        }
+    }
+
+    fn round(
+        &self,
+        subject: &Subject<'_>,
+        corner: &mut Corner,
+        slots: &[usize],
+    ) -> Result<(), DeviceError> {
+        let Some(session) = &mut corner.session else { return Ok(()) };
+        match session.launch(slots, &Extent::All) {
+            Ok(clocked) => corner.samples_s.push(clocked.elapsed_s / slots.len() as f64),
+            Err(fault) => corner.stop(launch_outcome(subject, &self.workload.name, fault))?,
+        }
+        Ok(())
+    }
+
+    fn judge(
+        &self,
+        corner: &mut Corner,
+        slots: &[usize],
+        stage: Stage,
+        rng: &mut Rng,
+    ) -> Result<(), DeviceError> {
+        let (Some(session), Some(program)) = (&corner.session, &corner.program) else {
+            return Ok(());
+        };
+        for slot in slots {
+            let case = &self.cases[*slot];
+            let judged =
+                judge_case(self.lab, &**session, *slot, case, program, stage, Look::All, rng);
+            if let Err(mismatch) = judged {
+                let outcome = warpsmith_model::Outcome::Incorrect { mismatch };
+                return corner.stop(Stop::Outcome(outcome));
+            }
+        }
+        Ok(())
+    }
+
+    /// Says whether there are enough rounds: all that were asked for, and then either every ratio
+    /// is narrow or the time is up.
+    fn enough(&self, corners: &[Corner], started: Instant) -> bool {
+        let mut active = corners.iter().filter(|corner| corner.absent.is_none());
+        let Some(first) = active.next() else { return true };
+        let rounds = first.samples_s.len();
+        if rounds < self.options.min_rounds.max(1) {
+            return false;
+        }
+        if started.elapsed().as_secs_f64() >= self.options.budget_s || rounds >= MOST_ROUNDS {
+            return true;
+        }
+        active.all(|other| {
+            paired_speedup(&first.samples_s, &other.samples_s)
+                .is_some_and(|speedup| speedup.relative_width() <= NARROW)
+        })
+    }
+
+    /// Returns how many cases every session gets.
+    fn session_cases(&self, corners: &[Corner]) -> usize {
+        let bytes: usize =
+            corners.iter().filter_map(|corner| corner.program.as_ref()).map(output_bytes).sum();
+        let by_memory = OUTPUT_BYTES / bytes.max(1);
+        self.cases.len().min(by_memory.max(1 + ROUNDS_PER_OPENING))
+    }
+}
+
+#[cfg(test)]
+mod tests;

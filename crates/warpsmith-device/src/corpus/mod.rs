@@ -1,0 +1,364 @@
+//! The cases that candidates are judged on: generated inputs, staged on the target, with the right
+//! answers held in this process alone.
+//!
+//! Right answers come from a chain of trust. The lab's reference (plain C over f64) is first shown
+//! to be repeatable, finite and sensitive to every input; it proves the oracle kernel on the lab's
+//! small shapes under every distribution; on real shapes the reference itself answers where that is
+//! cheap, else the oracle does and a random sample of the reference's blocks is compared with it on
+//! the very same contents. [`Corpus::check_chain`] does and records all of this;
+//! [`Corpus::cases`] hands out cases and proves the lab first if nobody has.
+
+mod authority;
+mod chain;
+mod store;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use warpsmith_model::lab::{Role, Workload};
+use warpsmith_model::{ChainRecord, Lab, LabId};
+
+use crate::bind;
+use crate::check::{Expected, Place};
+use crate::error::DeviceError;
+use crate::inputs;
+use crate::target::{CaseId, Target, TensorPlan};
+use authority::{Answer, Answered, Authorities};
+
+/// Where and how large.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CorpusOptions {
+    /// The folder that keeps the oracle's and the reference's answers between runs; none keeps
+    /// nothing. Candidates must not be able to read it.
+    pub cache_dir: Option<PathBuf>,
+    /// Bytes of inputs and answers that are kept in memory; what was used least recently goes first.
+    pub memory_bytes: usize,
+    /// How long the reference or the oracle may take for one launch.
+    pub launch_deadline: Duration,
+    /// How long a compiler may take for them.
+    pub compile_deadline: Duration,
+}
+
+impl CorpusOptions {
+    /// Returns options with a cache folder and two gibibytes of memory.
+    pub fn new(cache_dir: Option<PathBuf>) -> Self {
+        Self {
+            cache_dir,
+            memory_bytes: 2 << 30,
+            launch_deadline: Duration::from_secs(120),
+            compile_deadline: Duration::from_secs(120),
+        }
+    }
+}
+
+/// One input content with its right answer.
+#[derive(Debug)]
+pub struct Case {
+    /// The inputs on the target that the corpus was asked with.
+    pub id: CaseId,
+    /// The shape.
+    pub shape: Workload,
+    /// Index of the input distribution in the lab.
+    pub inputs: usize,
+    /// The seed of the contents.
+    pub seed: u64,
+    /// The right answer of every output tensor, in tensor order.
+    pub expected: Vec<Expected>,
+}
+
+impl Case {
+    /// Generates the contents again, bit for bit.
+    pub fn contents(&self, lab: &Lab, plans: &[TensorPlan]) -> Vec<Vec<u8>> {
+        inputs::contents(plans, &lab.inputs[self.inputs], self.seed)
+    }
+
+    /// Says where in the gate this case is used.
+    pub fn place(&self, lab: &Lab, stage: warpsmith_model::Stage) -> Place {
+        Place {
+            stage,
+            workload: bind::describe_shape(&self.shape),
+            inputs: lab.inputs[self.inputs].name.clone(),
+            seed: self.seed,
+        }
+    }
+}
+
+/// How many contents of a shape are wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Want {
+    /// This many.
+    Exactly(usize),
+    /// As many as pay; see [`contents_that_pay`].
+    AsManyAsPay,
+}
+
+/// Contents at least: one to warm up on and two to time.
+pub const LEAST_CONTENTS: usize = 3;
+/// Contents at most: the clock needs no more under one reading.
+pub const MOST_CONTENTS: usize = 64;
+/// Seconds of the authority's time that the contents of one workload may cost, beyond the least.
+const CONTENTS_TIME_S: f64 = 0.4;
+/// Bytes of inputs and answers that the contents of one workload may take, beyond the least.
+const CONTENTS_BYTES: usize = 192 << 20;
+
+/// Returns how many different contents a workload gets. Every timed launch wants contents of its
+/// own, but each costs a run of the reference or the oracle and memory, so small shapes get up to
+/// [`MOST_CONTENTS`] (20 at 20 ms each) and large ones [`LEAST_CONTENTS`]; what is missing is made up
+/// for by opening further sessions, whose processes know nothing of earlier ones.
+pub fn contents_that_pay(answer_s: f64, case_bytes: usize) -> usize {
+    let by_time = (CONTENTS_TIME_S / answer_s.max(1e-9)).floor() as usize;
+    let by_memory = CONTENTS_BYTES / case_bytes.max(1);
+    by_time.min(by_memory).clamp(LEAST_CONTENTS, MOST_CONTENTS)
+}
+
+/// The cases of one lab at a time.
+#[derive(Debug)]
+pub struct Corpus {
+    options: CorpusOptions,
+    proven: Option<Proven>,
+    sets: BTreeMap<SetKey, CaseSet>,
+    uses: u64,
+    launch_floor_s: Option<f64>,
+}
+
+#[derive(Debug)]
+struct Proven {
+    lab: LabId,
+    authorities: Authorities,
+    /// Absent while the proof is under way.
+    record: Option<ChainRecord>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct SetKey {
+    axes: Vec<i64>,
+    inputs: usize,
+    seed: u64,
+    answer: Answer,
+}
+
+#[derive(Debug, Default)]
+struct CaseSet {
+    cases: Vec<Arc<Case>>,
+    bytes: usize,
+    last_use: u64,
+    /// Seconds that one answer took.
+    answer_s: f64,
+    /// Blocks of the reference that were compared with the oracle, over all cases.
+    sampled_blocks: u64,
+    /// The usual size of the elements of each output, where it is too small to show it.
+    floors: Option<Vec<f64>>,
+}
+
+impl Corpus {
+    /// Makes an empty corpus.
+    pub fn new(options: CorpusOptions) -> Self {
+        Self { options, proven: None, sets: BTreeMap::new(), uses: 0, launch_floor_s: None }
+    }
+
+    /// Proves the lab, and one content of every workload; returns what was done.
+    pub fn check_chain(
+        &mut self,
+        target: &mut dyn Target,
+        lab: &Lab,
+        seed: u64,
+    ) -> Result<ChainRecord, DeviceError> {
+        chain::check_chain(self, target, lab, seed)
+    }
+
+    /// Returns cases of a real workload under one distribution. The same seed gives the same cases.
+    pub fn cases(
+        &mut self,
+        target: &mut dyn Target,
+        lab: &Lab,
+        workload: &Workload,
+        inputs: usize,
+        seed: u64,
+        want: Want,
+    ) -> Result<Vec<Arc<Case>>, DeviceError> {
+        chain::prove(self, target, lab, seed)?;
+        let answer = self.proven(lab).authorities.answer_for(lab, workload)?;
+        self.provide(target, lab, workload, inputs, seed, answer, want)
+    }
+
+    /// Returns one case of a small shape for every distribution, answered by the reference.
+    pub fn proof_cases(
+        &mut self,
+        target: &mut dyn Target,
+        lab: &Lab,
+        shape: &Workload,
+        seed: u64,
+    ) -> Result<Vec<Arc<Case>>, DeviceError> {
+        chain::prove(self, target, lab, seed)?;
+        self.proof_cases_unproven(target, lab, shape, seed)
+    }
+
+    fn proof_cases_unproven(
+        &mut self,
+        target: &mut dyn Target,
+        lab: &Lab,
+        shape: &Workload,
+        seed: u64,
+    ) -> Result<Vec<Arc<Case>>, DeviceError> {
+        let mut cases = Vec::new();
+        for inputs in 0..lab.inputs.len() {
+            let want = Want::Exactly(1);
+            let answer = Answer::Reference;
+            cases.extend(self.provide(target, lab, shape, inputs, seed, answer, want)?);
+        }
+        Ok(cases)
+    }
+
+    /// Estimates the seconds that one more answer for a workload costs.
+    pub fn answer_s(
+        &mut self,
+        target: &mut dyn Target,
+        lab: &Lab,
+        workload: &Workload,
+        seed: u64,
+    ) -> Result<f64, DeviceError> {
+        chain::prove(self, target, lab, seed)?;
+        self.proven(lab).authorities.estimate_s(lab, workload)
+    }
+
+    /// Returns the time of an empty launch on the target, measured once.
+    pub(crate) fn launch_floor_s(&mut self, target: &mut dyn Target) -> Result<f64, DeviceError> {
+        if let Some(floor_s) = self.launch_floor_s {
+            return Ok(floor_s);
+        }
+        let floor_s = crate::ceilings::launch_floor(target)?;
+        self.launch_floor_s = Some(floor_s);
+        Ok(floor_s)
+    }
+
+    /// Forgets every case and frees its memory on the target.
+    pub fn clear(&mut self, target: &mut dyn Target) {
+        for set in std::mem::take(&mut self.sets).into_values() {
+            for case in set.cases {
+                target.unstage(case.id);
+            }
+        }
+    }
+
+    fn proven(&self, lab: &Lab) -> &Proven {
+        let proven = self.proven.as_ref().filter(|proven| proven.lab == lab.id);
+        proven.expect("every path here proves the lab first")
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "the context, then the parts of a set's key")]
+    fn provide(
+        &mut self,
+        target: &mut dyn Target,
+        lab: &Lab,
+        shape: &Workload,
+        inputs: usize,
+        seed: u64,
+        answer: Answer,
+        want: Want,
+    ) -> Result<Vec<Arc<Case>>, DeviceError> {
+        let key = SetKey { axes: bind::axis_values(lab, shape), inputs, seed, answer };
+        let plans = bind::tensor_plans(lab, shape)?;
+        self.uses += 1;
+        let mut set = self.sets.remove(&key).unwrap_or_default();
+        set.last_use = self.uses;
+        let wanted = match want {
+            Want::Exactly(count) => Ok(count),
+            // The first answer tells what an answer costs.
+            Want::AsManyAsPay => self
+                .extend(target, lab, shape, &key, &plans, &mut set, 1)
+                .map(|()| contents_that_pay(set.answer_s, case_bytes(&plans))),
+        };
+        let cases = wanted.and_then(|wanted| {
+            self.extend(target, lab, shape, &key, &plans, &mut set, wanted)?;
+            Ok(set.cases[..wanted].to_vec())
+        });
+        // What was made stays, even when a later one failed.
+        self.sets.insert(key, set);
+        cases
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "the context, then what to extend")]
+    fn extend(
+        &mut self,
+        target: &mut dyn Target,
+        lab: &Lab,
+        shape: &Workload,
+        key: &SetKey,
+        plans: &[TensorPlan],
+        set: &mut CaseSet,
+        wanted: usize,
+    ) -> Result<(), DeviceError> {
+        let missing = wanted.saturating_sub(set.cases.len());
+        self.make_room(target, set.bytes + missing * case_bytes(plans));
+        let authorities = &mut self.proven.as_mut().expect("the lab is proven").authorities;
+        if set.floors.is_none() {
+            let floors =
+                authorities.floors(target, lab, shape, key.inputs, key.seed, key.answer)?;
+            set.floors = Some(floors);
+        }
+        let floors = set.floors.clone().unwrap_or_default();
+        for idx in set.cases.len()..wanted {
+            let distribution = &lab.inputs[key.inputs];
+            let seed = inputs::content_seed(key.seed, &shape.axes, &distribution.name, idx);
+            let contents = inputs::contents(plans, distribution, seed);
+            let id = target.stage(plans, &contents).map_err(|source| DeviceError::Target {
+                doing: format!("staging inputs of `{}`", shape.name),
+                source,
+            })?;
+            let staged = authority::StagedContents { id, contents: &contents, seed };
+            let answered = authorities.answer(target, lab, shape, key, staged, &floors);
+            let Answered { expected, answer_s, sampled_blocks } = match answered {
+                Ok(answered) => answered,
+                Err(error) => {
+                    target.unstage(id);
+                    return Err(error);
+                }
+            };
+            if set.cases.is_empty() {
+                set.answer_s = answer_s;
+            }
+            set.sampled_blocks += sampled_blocks;
+            set.bytes += contents.iter().map(Vec::len).sum::<usize>()
+                + expected.iter().map(Expected::memory_bytes).sum::<usize>();
+            let case = Case { id, shape: shape.clone(), inputs: key.inputs, seed, expected };
+            set.cases.push(Arc::new(case));
+        }
+        Ok(())
+    }
+
+    /// Forgets the sets that were used least recently until this many bytes fit, sparing those
+    /// whose cases somebody still holds.
+    fn make_room(&mut self, target: &mut dyn Target, bytes: usize) {
+        while self.sets.values().map(|set| set.bytes).sum::<usize>() + bytes
+            > self.options.memory_bytes
+        {
+            let idle = |set: &CaseSet| set.cases.iter().all(|case| Arc::strong_count(case) == 1);
+            let oldest = self
+                .sets
+                .iter()
+                .filter(|(_, set)| idle(set))
+                .min_by_key(|(_, set)| set.last_use)
+                .map(|(key, _)| key.clone());
+            let Some(set) = oldest.and_then(|key| self.sets.remove(&key)) else { return };
+            for case in set.cases {
+                target.unstage(case.id);
+            }
+        }
+    }
+}
+
+/// Returns about how many bytes a case keeps resident: its inputs, and its answers in singles.
+fn case_bytes(plans: &[TensorPlan]) -> usize {
+    plans
+        .iter()
+        .map(|plan| match plan.role {
+            Role::Input => plan.bytes(),
+            Role::Output => plan.elements() * plan.dtype.size().max(4),
+        })
+        .sum()
+}
+
+#[cfg(test)]
+mod tests;

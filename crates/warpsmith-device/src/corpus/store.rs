@@ -1,0 +1,180 @@
+//! Answers on disk, by the hash of everything that they depend on.
+//!
+//! A file is: a magic line, three numbers, the kinds and lengths of the outputs, their elements, and
+//! the BLAKE3 hash of all of it. A file that does not hash to its own end, or does not fit the
+//! tensors, is as good as absent and is written anew. Files appear by renaming, so a reader never
+//! sees half of one.
+
+use std::fs;
+use std::path::PathBuf;
+use std::time::SystemTime;
+
+use crate::check::Values;
+use crate::error::DeviceError;
+use crate::target::TensorPlan;
+
+const MAGIC: &[u8; 16] = b"warpsmith-exp-1\n";
+const HASH_BYTES: usize = 32;
+/// Above this the oldest files go, until [`KEPT_BYTES`] are left.
+const MOST_BYTES: u64 = 4 << 30;
+const KEPT_BYTES: u64 = 3 << 30;
+
+/// An answer as it is stored.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Stored {
+    pub(super) answer_s: f64,
+    pub(super) sampled_blocks: u64,
+    /// One per output tensor.
+    pub(super) values: Vec<Values>,
+}
+
+/// A folder of answers.
+#[derive(Debug)]
+pub(super) struct Store {
+    dir: PathBuf,
+}
+
+impl Store {
+    pub(super) fn open(dir: PathBuf) -> Result<Self, DeviceError> {
+        let store = Self { dir };
+        fs::create_dir_all(&store.dir)
+            .and_then(|()| store.prune())
+            .map_err(|source| DeviceError::Cache { path: store.dir.clone(), source })?;
+        Ok(store)
+    }
+
+    /// Returns the answer of this name if there is a sound one for these outputs.
+    pub(super) fn load(&self, name: &str, outputs: &[TensorPlan]) -> Option<Stored> {
+        let bytes = fs::read(self.path(name)).ok()?;
+        decode(&bytes, outputs)
+    }
+
+    pub(super) fn save(&self, name: &str, stored: &Stored) -> Result<(), DeviceError> {
+        let path = self.path(name);
+        let temporary = self.dir.join(format!("{name}.{}.tmp", std::process::id()));
+        fs::write(&temporary, encode(stored))
+            .and_then(|()| fs::rename(&temporary, &path))
+            .map_err(|source| DeviceError::Cache { path, source })
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.join(format!("{name}.bin"))
+    }
+
+    fn prune(&self) -> std::io::Result<()> {
+        let mut files: Vec<(SystemTime, u64, PathBuf)> = Vec::new();
+        for entry in fs::read_dir(&self.dir)? {
+            let entry = entry?;
+            // Another process may have removed the file in the meantime.
+            let Ok(metadata) = entry.metadata() else { continue };
+            if metadata.is_file() {
+                files.push((metadata.modified()?, metadata.len(), entry.path()));
+            }
+        }
+        let mut total: u64 = files.iter().map(|(_, bytes, _)| bytes).sum();
+        if total <= MOST_BYTES {
+            return Ok(());
+        }
+        files.sort();
+        for (_, bytes, path) in files {
+            if total <= KEPT_BYTES {
+                break;
+            }
+            if fs::remove_file(path).is_ok() {
+                total -= bytes;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn encode(stored: &Stored) -> Vec<u8> {
+    let mut bytes = MAGIC.to_vec();
+    bytes.extend(stored.answer_s.to_le_bytes());
+    bytes.extend(stored.sampled_blocks.to_le_bytes());
+    bytes.extend((stored.values.len() as u64).to_le_bytes());
+    for values in &stored.values {
+        let size: u64 = if matches!(values, Values::Single(_)) { 4 } else { 8 };
+        bytes.extend(size.to_le_bytes());
+        bytes.extend((values.len() as u64).to_le_bytes());
+        match values {
+            Values::Single(values) => bytes.extend(values.iter().flat_map(|v| v.to_le_bytes())),
+            Values::Double(values) => bytes.extend(values.iter().flat_map(|v| v.to_le_bytes())),
+        }
+    }
+    let hash = blake3::hash(&bytes);
+    bytes.extend(hash.as_bytes());
+    bytes
+}
+
+fn decode(bytes: &[u8], outputs: &[TensorPlan]) -> Option<Stored> {
+    let (content, hash) = bytes.split_at_checked(bytes.len().checked_sub(HASH_BYTES)?)?;
+    if blake3::hash(content).as_bytes().as_slice() != hash {
+        return None;
+    }
+    let mut rest = content.strip_prefix(MAGIC.as_slice())?;
+    let answer_s = f64::from_bits(take_word(&mut rest)?);
+    let sampled_blocks = take_word(&mut rest)?;
+    if take_word(&mut rest)? != outputs.len() as u64 {
+        return None;
+    }
+    let mut values = Vec::new();
+    for plan in outputs {
+        let size = take_word(&mut rest)? as usize;
+        let count = take_word(&mut rest)? as usize;
+        if count != plan.elements() {
+            return None;
+        }
+        let (elements, after) = rest.split_at_checked(count.checked_mul(size)?)?;
+        rest = after;
+        values.push(match size {
+            4 => Values::Single(elements.as_chunks().0.iter().map(|b| f32::from_le_bytes(*b)).collect()),
+            8 => Values::Double(elements.as_chunks().0.iter().map(|b| f64::from_le_bytes(*b)).collect()),
+            _ => return None,
+        });
+    }
+    rest.is_empty().then_some(Stored { answer_s, sampled_blocks, values })
+}
+
+fn take_word(rest: &mut &[u8]) -> Option<u64> {
+    let (word, after) = rest.split_first_chunk::<8>()?;
+    *rest = after;
+    Some(u64::from_le_bytes(*word))
+}
+
+#[cfg(test)]
+mod tests {
+    use warpsmith_model::DType;
+    use warpsmith_model::lab::Role;
+
+    use super::*;
+
+    #[test]
+    fn answers_come_back_and_damaged_ones_do_not() {
+        let plan = |n: u64| TensorPlan {
+            name: "z".into(),
+            shape: vec![n],
+            dtype: DType::F32,
+            role: Role::Output,
+        };
+        let outputs = [plan(3), plan(2)];
+        let stored = Stored {
+            answer_s: 0.25,
+            sampled_blocks: 7,
+            values: vec![Values::Single(vec![1.0, 2.0, 3.5]), Values::Double(vec![0.1, -1e300])],
+        };
+        let folder = tempfile::tempdir().expect("a folder");
+        let store = Store::open(folder.path().join("expected")).expect("opens");
+        assert_eq!(store.load("a", &outputs), None);
+        store.save("a", &stored).expect("saves");
+        assert_eq!(store.load("a", &outputs), Some(stored.clone()));
+        assert_eq!(store.load("a", &outputs[..1]), None, "other tensors");
+
+        let mut bytes = fs::read(store.path("a")).expect("there");
+        bytes[60] ^= 1;
+        fs::write(store.path("a"), &bytes).expect("writes");
+        assert_eq!(store.load("a", &outputs), None, "a flipped bit");
+        fs::write(store.path("a"), &bytes[..20]).expect("writes");
+        assert_eq!(store.load("a", &outputs), None, "half a file");
+    }
+}

@@ -1,0 +1,190 @@
+use std::cell::Cell;
+use std::rc::Rc;
+
+use warpsmith_model::Stage;
+
+use super::*;
+use crate::testing::{blend, corpus, lab, machine};
+
+fn refusal(result: Result<ChainRecord, DeviceError>) -> String {
+    match result.expect_err("the lab is refused") {
+        DeviceError::LabRefused { reason, .. } => reason,
+        other => panic!("refused, not {other:?}"),
+    }
+}
+
+#[test]
+fn a_sound_lab_leaves_a_record_of_its_chain() {
+    let lab = lab();
+    let record = corpus().check_chain(&mut machine(), &lab, 1).expect("sound");
+    let tensors: Vec<&str> = record.sensitivity.iter().map(|s| s.tensor.as_str()).collect();
+    assert_eq!(tensors, ["x", "y"]);
+    assert!(record.sensitivity.iter().all(|entry| entry.relative_change > 0.1));
+    // Two proofs, two distributions.
+    assert_eq!(record.proofs.len(), 4);
+    assert!(record.proofs.iter().all(|proof| proof.error.element_eps <= 1.0));
+    let by_reference: Vec<bool> = record.authorities.iter().map(|a| a.by_reference).collect();
+    assert_eq!(by_reference, [true, true]);
+    assert!(record.authorities.iter().all(|a| a.contents == MOST_CONTENTS as u32));
+}
+
+#[test]
+fn a_reference_that_is_not_finite_is_refused() {
+    let mut fake = machine();
+    fake.kernel("reference.c", |call| {
+        let mut values = blend(call);
+        *values.last_mut().expect("not empty") = f64::NAN;
+        call.set_output(2, &values);
+        Ok(1e-6)
+    });
+    let reason = refusal(corpus().check_chain(&mut fake, &lab(), 1));
+    assert!(reason.contains("must be finite"), "{reason}");
+}
+
+#[test]
+fn a_reference_that_changes_its_mind_is_refused() {
+    let mut fake = machine();
+    fake.kernel("reference.c", |call| {
+        let mut values = blend(call);
+        values[0] += call.launch as f64;
+        call.set_output(2, &values);
+        Ok(1e-6)
+    });
+    let reason = refusal(corpus().check_chain(&mut fake, &lab(), 1));
+    assert!(reason.contains("not the same when it runs twice"), "{reason}");
+}
+
+#[test]
+fn a_lab_that_ignores_an_input_is_refused() {
+    let mut fake = machine();
+    for file in ["reference.c", "00_naive.c"] {
+        fake.kernel(file, |call| {
+            let values = call.input(0);
+            call.set_output(2, &values);
+            Ok(1e-6)
+        });
+    }
+    let reason = refusal(corpus().check_chain(&mut fake, &lab(), 1));
+    assert!(reason.contains("hardly depends on the input `y`"), "{reason}");
+}
+
+#[test]
+fn an_oracle_that_is_wrong_on_a_proof_is_refused() {
+    let mut fake = machine();
+    fake.kernel("00_naive.c", |call| {
+        let mut values = blend(call);
+        if values.len() == 1023 {
+            values[1000] *= 1.001;
+        }
+        call.set_output(2, &values);
+        Ok(1e-6)
+    });
+    let reason = refusal(corpus().check_chain(&mut fake, &lab(), 1));
+    assert!(reason.contains("oracle `00_naive`") && reason.contains("[1000]"), "{reason}");
+}
+
+#[test]
+fn an_oracle_that_is_wrong_on_a_real_shape_only_is_found_by_the_sample() {
+    // A reference this slow lets the oracle answer; the oracle is wrong wherever it is large.
+    let mut fake = machine();
+    fake.kernel("reference.c", |call| {
+        let values = blend(call);
+        call.set_output(2, &values);
+        Ok(values.len() as f64 * 1e-3 * call.share())
+    });
+    let record = corpus().check_chain(&mut fake, &lab(), 1).expect("sound");
+    assert!(record.authorities.iter().all(|a| !a.by_reference && a.sampled_blocks >= 4));
+
+    fake.kernel("00_naive.c", |call| {
+        let mut values = blend(call);
+        if values.len() > 4000 {
+            values.iter_mut().for_each(|value| *value *= 1.001);
+        }
+        call.set_output(2, &values);
+        Ok(1e-6)
+    });
+    let reason = refusal(corpus().check_chain(&mut fake, &lab(), 1));
+    assert!(reason.contains("disagrees with the reference"), "{reason}");
+}
+
+#[test]
+fn faults_of_the_reference_are_refusals_with_its_words() {
+    let mut fake = machine();
+    fake.kernel("reference.c", |_| Err(crate::target::Fault::TimedOut { limit_s: 3.0 }));
+    let reason = refusal(corpus().check_chain(&mut fake, &lab(), 1));
+    assert!(reason.contains("the reference on one (N=1)") && reason.contains("3 s"), "{reason}");
+}
+
+#[test]
+fn the_same_seed_gives_the_same_cases_and_another_seed_others() {
+    let (lab, mut fake, mut corpus) = (lab(), machine(), corpus());
+    let mut seeds = |seed: u64| -> Vec<u64> {
+        let want = Want::Exactly(3);
+        corpus
+            .cases(&mut fake, &lab, &lab.workloads[0], 0, seed, want)
+            .expect("cases")
+            .iter()
+            .map(|case| case.seed)
+            .collect()
+    };
+    assert_eq!(seeds(1), seeds(1));
+    assert_ne!(seeds(1), seeds(2));
+}
+
+#[test]
+fn what_was_used_least_recently_makes_room() {
+    let (lab, mut fake) = (lab(), machine());
+    let mut corpus =
+        Corpus::new(CorpusOptions { memory_bytes: 4 << 20, ..CorpusOptions::new(None) });
+    let large = &lab.workloads[1];
+    for seed in 0..10 {
+        let cases = corpus.cases(&mut fake, &lab, large, 0, seed, Want::Exactly(8));
+        assert_eq!(cases.expect("cases").len(), 8);
+    }
+    // A case is 192 KiB of inputs and answers (answers by the reference are doubles).
+    assert!(fake.staged() < 8 * 4, "{} cases staged", fake.staged());
+    corpus.clear(&mut fake);
+    assert_eq!(fake.staged(), 0);
+}
+
+#[test]
+fn answers_are_taken_from_disk_and_not_computed_again() {
+    let (lab, mut fake) = (lab(), machine());
+    let runs = Rc::new(Cell::new(0));
+    let count = Rc::clone(&runs);
+    fake.kernel("reference.c", move |call| {
+        count.set(count.get() + 1);
+        let values = blend(call);
+        call.set_output(2, &values);
+        Ok(1e-6)
+    });
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut expected = Vec::new();
+    let mut runs_for_cases = Vec::new();
+    for _ in 0..2 {
+        let mut corpus = Corpus::new(CorpusOptions::new(Some(folder.path().join("expected"))));
+        corpus.proof_cases(&mut fake, &lab, &lab.proofs[1], 1).expect("cases");
+        let before = runs.get();
+        let want = Want::Exactly(5);
+        let cases = corpus.cases(&mut fake, &lab, &lab.workloads[0], 0, 1, want).expect("cases");
+        runs_for_cases.push(runs.get() - before);
+        expected.push(cases.iter().map(|case| case.expected.clone()).collect::<Vec<_>>());
+        let place = cases[0].place(&lab, Stage::Gate);
+        assert_eq!((place.workload.as_str(), place.inputs.as_str()), ("small (N=4096)", "normal"));
+    }
+    assert_eq!(runs_for_cases, [5, 0]);
+    assert_eq!(expected[0], expected[1]);
+}
+
+#[test]
+fn small_shapes_get_many_contents_and_large_ones_few() {
+    let check = |answer_s: f64, megabytes: usize, expected: usize| {
+        assert_eq!(contents_that_pay(answer_s, megabytes << 20), expected);
+    };
+    check(1e-5, 0, 64);
+    check(0.02, 0, 20);
+    check(0.1, 1, 4);
+    check(2.0, 1, 3);
+    check(1e-3, 48, 4);
+    check(1e-3, 1000, 3);
+}

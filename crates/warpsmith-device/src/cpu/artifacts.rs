@@ -1,0 +1,139 @@
+//! The artifact cache: a folder that several processes fill and read at once.
+//!
+//! `KEY.json` describes a build and names its binary; `BINARY.so` is a binary, named by the hash of
+//! its own bytes. Both are renamed into place when complete. Because a binary's name is its content,
+//! two processes that build the same key never disturb each other, even if a compiler were not
+//! reproducible. Nothing is synced to the disk: a torn file after a power failure fails its hash and
+//! is built again, which costs less than waiting for the disk on each of thousands of builds.
+
+use std::fs::{self, DirBuilder, File};
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use warpsmith_model::BlobId;
+
+use crate::target::Artifact;
+
+/// How old a forgotten working folder must be to be removed: far longer than any compiler runs.
+const FORGOTTEN_AFTER: Duration = Duration::from_secs(24 * 3600);
+
+/// What `KEY.json` holds.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Entry {
+    format: u32,
+    binary: BlobId,
+    command: Vec<String>,
+    log: String,
+    compile_s: f64,
+}
+
+const FORMAT: u32 = 1;
+
+/// Returns the artifact of a key; none when there is none or when it is damaged.
+pub(crate) fn look_up(cache_dir: &Path, key: &BlobId) -> Option<Artifact> {
+    let text = fs::read(cache_dir.join(format!("{key}.json"))).ok()?;
+    let entry: Entry = serde_json::from_slice(&text).ok()?;
+    let path = binary_path(cache_dir, &entry.binary);
+    let intact = entry.format == FORMAT && BlobId::of(&fs::read(&path).ok()?) == entry.binary;
+    intact.then_some(Artifact {
+        path,
+        binary: entry.binary,
+        command: entry.command,
+        log: entry.log,
+        compile_s: entry.compile_s,
+        cached: true,
+    })
+}
+
+/// Stores a new binary under a key.
+pub(crate) fn store(
+    cache_dir: &Path,
+    key: &BlobId,
+    built: &Path,
+    command: Vec<String>,
+    log: String,
+    compile_s: f64,
+) -> io::Result<Artifact> {
+    let binary = BlobId::of(&fs::read(built)?);
+    let path = binary_path(cache_dir, &binary);
+    fs::rename(built, &path)?;
+    let entry = Entry { format: FORMAT, binary, command, log, compile_s };
+    // Beside the binary, in the working folder of this very build, so nobody else writes it.
+    let description = built.with_extension("json");
+    fs::write(&description, serde_json::to_vec(&entry)?)?;
+    fs::rename(&description, cache_dir.join(format!("{key}.json")))?;
+    let Entry { command, log, compile_s, .. } = entry;
+    Ok(Artifact { path, binary, command, log, compile_s, cached: false })
+}
+
+fn binary_path(cache_dir: &Path, binary: &BlobId) -> PathBuf {
+    cache_dir.join(format!("{binary}.so"))
+}
+
+/// Waits until no other process builds this key, or one of the few that share its lock, and holds
+/// the lock until dropped. So a build that is wanted while it is under way is waited for, not
+/// repeated. The number of lock files is fixed because one that is in use cannot be removed safely.
+pub(crate) fn lock(cache_dir: &Path, key: &BlobId) -> io::Result<File> {
+    let folder = cache_dir.join("locks");
+    fs::create_dir_all(&folder)?;
+    let file = File::create(folder.join(&key.to_string()[..2]))?;
+    file.lock()?;
+    Ok(file)
+}
+
+/// A folder for one build that is removed when dropped.
+#[derive(Debug)]
+pub(crate) struct WorkFolder(PathBuf);
+
+impl WorkFolder {
+    /// Creates a new folder that only this user can enter.
+    pub(crate) fn create(parent: &Path) -> io::Result<Self> {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        fs::create_dir_all(parent)?;
+        let process = std::process::id();
+        loop {
+            let number = NEXT.fetch_add(1, Ordering::Relaxed);
+            let path = parent.join(format!("warpsmith-{process}-{number}"));
+            match DirBuilder::new().mode(0o700).create(&path) {
+                Ok(()) => return Ok(Self(fs::canonicalize(path)?)),
+                // Left behind by an earlier process of the same number.
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Returns its path.
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for WorkFolder {
+    fn drop(&mut self) {
+        // What cannot be removed now is removed by a later `sweep`.
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Returns where builds happen.
+pub(crate) fn build_dir(cache_dir: &Path) -> PathBuf {
+    cache_dir.join("build")
+}
+
+/// Removes the working folders of processes that were killed long ago.
+pub(crate) fn sweep(cache_dir: &Path) {
+    let Ok(entries) = fs::read_dir(build_dir(cache_dir)) else { return };
+    for entry in entries.flatten() {
+        let age = entry.metadata().and_then(|metadata| metadata.modified()).map(|at| at.elapsed());
+        if matches!(age, Ok(Ok(age)) if age > FORGOTTEN_AFTER) {
+            // Somebody else's sweep may have been faster.
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+}

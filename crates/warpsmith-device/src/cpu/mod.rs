@@ -1,0 +1,385 @@
+//! The CPU target: C kernels, compiled by the machine's compilers, run by threads that the harness
+//! owns in a process that can do nothing but compute.
+//!
+//! [`Cpu`] is the [`Target`]. [`compile_unit`] compiles without a target, for processes that only fill
+//! the cache. [`runner_main`] is what a binary calls when it finds itself started as a runner:
+//!
+//! ```no_run
+//! use warpsmith_device::cpu::{RUNNER_ARGUMENT, runner_main};
+//! if std::env::args().nth(1).as_deref() == Some(RUNNER_ARGUMENT) {
+//!     runner_main();
+//! }
+//! ```
+//!
+//! Three processes take part in a trial: the compiler's, confined to a folder; the worker's, which
+//! owns the inputs, the expected outputs and the clock; and the runner's, which has the candidate and
+//! the memory that the candidate may see.
+
+mod artifacts;
+mod compile;
+mod control;
+mod crash;
+mod info;
+mod layout;
+mod plan;
+pub mod poison;
+mod quiet;
+mod runner;
+mod session;
+mod toolchain;
+
+use std::collections::{BTreeMap, HashMap};
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use warpsmith_model::lab::Role;
+use warpsmith_model::{BlobId, DeviceInfo, Environment, Guard, Isolation};
+
+pub use compile::compile_unit;
+pub use quiet::{Quiet, QuietGuard, quiet_lock, quiet_lock_path};
+pub use runner::{RUNNER_ARGUMENT, runner_main};
+pub use toolchain::compilers;
+
+use crate::sys::memory::MemoryFile;
+use crate::sys::process::allowed_cpus;
+use crate::target::{Artifact, CaseId, Fault, Program, Session, Target, TensorPlan, Unit};
+use control::ControlPage;
+use layout::{Owner, Region};
+use plan::{Hello, OverlayPlan, Plan, ProgramPlan, Source};
+use session::{CpuSession, Outputs, Parts, start_runner};
+
+/// How a CPU target is set up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CpuConfig {
+    /// The folder of the artifact cache.
+    pub cache_dir: PathBuf,
+    /// The executable that serves as runner; this process's own when absent.
+    pub runner_exe: Option<PathBuf>,
+    /// The number of threads that run a kernel; as many as this process may use when absent.
+    pub threads: Option<u32>,
+}
+
+/// This machine's processor.
+#[derive(Debug)]
+pub struct Cpu {
+    config: CpuConfig,
+    info: DeviceInfo,
+    isolation: Isolation,
+    /// Why memory files cannot be sealed, if they cannot.
+    no_sealing: Option<String>,
+    cpus: Vec<usize>,
+    cases: BTreeMap<usize, Case>,
+    next_case: usize,
+    /// Copies of artifacts that nobody can change, by the hash of their bytes.
+    artifacts: HashMap<BlobId, MemoryFile>,
+}
+
+/// Inputs in memory.
+#[derive(Debug)]
+struct Case {
+    file: MemoryFile,
+    tensors: Vec<TensorPlan>,
+    /// The hash of each input, where the kernel does not keep them from changing.
+    hashes: Option<Vec<BlobId>>,
+}
+
+/// Room for the lists of a command: cases of a batch, blocks of a partial launch.
+const CONTROL_WORDS: usize = 1 << 14;
+
+/// Copies of artifacts that are kept; a campaign returns to few of them.
+const ARTIFACTS_KEPT: usize = 32;
+
+/// How long a runner may take to say how well it is confined.
+const PROBE_DEADLINE: Duration = Duration::from_secs(10);
+
+impl Cpu {
+    /// Sets the target up: looks at the machine and starts one runner to see how well candidates can
+    /// be confined.
+    pub fn new(config: CpuConfig) -> Result<Self, Fault> {
+        let mut cpus = allowed_cpus().map_err(broken("asking for this process's processors"))?;
+        let available = std::thread::available_parallelism().map_or(1, |count| count.get());
+        let threads = config.threads.map_or(available, |threads| threads as usize);
+        if threads == 0 || threads > cpus.len() {
+            return Err(Fault::Unavailable(format!(
+                "{threads} threads were asked for, but this process may use {} processor(s); ask for \
+                 fewer",
+                cpus.len()
+            )));
+        }
+        cpus.truncate(threads);
+        artifacts::sweep(&config.cache_dir);
+        let sealed = MemoryFile::create(c"warpsmith-probe", 1).and_then(|file| file.seal());
+        let no_sealing = sealed.err().map(|error| format!("sealing a memory file: {error}"));
+        let isolation = isolation_of(&probe(&config, &cpus)?, no_sealing.as_deref());
+        Ok(Self {
+            info: info::device_info(threads as u32),
+            config,
+            isolation,
+            no_sealing,
+            cpus,
+            cases: BTreeMap::new(),
+            next_case: 0,
+            artifacts: HashMap::new(),
+        })
+    }
+
+    /// Returns what confines candidates on this machine.
+    pub fn isolation(&self) -> &Isolation {
+        &self.isolation
+    }
+
+    /// Describes the machine, its compilers and its protections.
+    pub fn environment(&self) -> Environment {
+        info::environment(self.info.clone(), self.isolation.clone())
+    }
+
+    /// Returns a copy of the artifact that nobody can change, after checking that it is the one that
+    /// was compiled.
+    fn sealed_artifact(&mut self, artifact: &Artifact) -> Result<&MemoryFile, Fault> {
+        if !self.artifacts.contains_key(&artifact.binary) {
+            let failed = |source| Fault::Broken {
+                what: format!("loading {}", artifact.path.display()),
+                source,
+            };
+            let bytes = fs::read(&artifact.path).map_err(failed)?;
+            if BlobId::of(&bytes) != artifact.binary {
+                return Err(failed(io::Error::other("its content is not what was compiled")));
+            }
+            let file = MemoryFile::create(c"warpsmith-artifact", bytes.len()).map_err(failed)?;
+            file.write_at(&bytes, 0).map_err(failed)?;
+            if self.no_sealing.is_none() {
+                file.seal().map_err(failed)?;
+            }
+            if self.artifacts.len() >= ARTIFACTS_KEPT {
+                self.artifacts.clear();
+            }
+            self.artifacts.insert(artifact.binary, file);
+        }
+        Ok(&self.artifacts[&artifact.binary])
+    }
+}
+
+impl Target for Cpu {
+    fn info(&self) -> &DeviceInfo {
+        &self.info
+    }
+
+    fn compile(&mut self, unit: &Unit) -> Result<Artifact, Fault> {
+        compile_unit(&self.config.cache_dir, unit)
+    }
+
+    fn stage(&mut self, tensors: &[TensorPlan], contents: &[Vec<u8>]) -> Result<CaseId, Fault> {
+        let inputs = tensors.iter().filter(|tensor| tensor.role == Role::Input);
+        if !inputs.map(TensorPlan::bytes).eq(contents.iter().map(Vec::len)) {
+            return Err(misuse("the contents of a case do not have the sizes of its inputs"));
+        }
+        let staging = broken("staging inputs");
+        let (blocks, file_bytes) = layout::file_blocks(tensors, Role::Input);
+        let file = MemoryFile::create(c"warpsmith-inputs", file_bytes).map_err(&staging)?;
+        for (placed, content) in blocks.iter().zip(contents) {
+            let slack = vec![poison::INPUT_SLACK; placed.block.lead_bytes];
+            file.write_at(&slack, placed.offset).map_err(&staging)?;
+            file.write_at(content, placed.offset + placed.block.lead_bytes).map_err(&staging)?;
+            let tail = placed.block.tail();
+            let slack = vec![poison::INPUT_SLACK; tail.len()];
+            file.write_at(&slack, placed.offset + tail.start).map_err(&staging)?;
+        }
+        let hashes = if self.no_sealing.is_none() {
+            file.seal().map_err(&staging)?;
+            None
+        } else {
+            Some(contents.iter().map(|content| BlobId::of(content)).collect())
+        };
+        let id = self.next_case;
+        self.next_case += 1;
+        self.cases.insert(id, Case { file, tensors: tensors.to_vec(), hashes });
+        Ok(CaseId(id))
+    }
+
+    fn changed_input(&self, case: CaseId) -> Option<usize> {
+        let staged = self.cases.get(&case.0)?;
+        // Without hashes the file is sealed, and nobody, not even this process, can change it.
+        let hashes = staged.hashes.as_ref()?;
+        let inputs = (0..).zip(&staged.tensors).filter(|(_, tensor)| tensor.role == Role::Input);
+        let (blocks, _) = layout::file_blocks(&staged.tensors, Role::Input);
+        inputs.zip(blocks.iter().zip(hashes)).find_map(|((idx, _), (placed, hash))| {
+            let mut content = vec![0; placed.block.bytes];
+            let start = placed.offset + placed.block.lead_bytes;
+            let is_same = staged.file.read_at(&mut content, start).is_ok()
+                && BlobId::of(&content) == *hash;
+            (!is_same).then_some(idx)
+        })
+    }
+
+    fn unstage(&mut self, case: CaseId) {
+        self.cases.remove(&case.0);
+    }
+
+    fn open(
+        &mut self,
+        program: &Program,
+        cases: &[CaseId],
+        deadline: Duration,
+    ) -> Result<Box<dyn Session>, Fault> {
+        check_program(program)?;
+        // Started first: the process comes to life while its memory is prepared.
+        let mut runner = start_runner(self.config.runner_exe.as_deref())
+            .map_err(broken("starting a runner"))?;
+        let arena =
+            layout::arena(&program.tensors, cases.len(), &program.scratch, self.cpus.len());
+        let plan = session_plan(program, &arena, cases.len(), &self.cpus);
+        let preparing = broken("preparing a session");
+        let (control_file, page) = ControlPage::create(CONTROL_WORDS).map_err(&preparing)?;
+        let (output_file, outputs) =
+            Outputs::create(arena, &program.tensors).map_err(&preparing)?;
+        self.sealed_artifact(&program.artifact)?;
+        let mut files: Vec<BorrowedFd<'_>> = vec![
+            control_file.as_fd(),
+            self.artifacts[&program.artifact.binary].as_fd(),
+            output_file.as_fd(),
+        ];
+        for case in cases {
+            let staged = self.cases.get(&case.0).ok_or_else(|| misuse("a case is not staged"))?;
+            if staged.tensors != program.tensors {
+                return Err(misuse("a case was staged for other tensors than the program's"));
+            }
+            files.push(staged.file.as_fd());
+        }
+        let hello = runner.instruct(&plan, &files, deadline).map_err(|error| {
+            let what = format!("starting a runner: {}", runner.describe_end());
+            Fault::Broken { what, source: error }
+        })?;
+        // A protection that is silently gone would make the environment's record a lie.
+        let isolation = isolation_of(&hello, self.no_sealing.as_deref());
+        if isolation != self.isolation {
+            let source = io::Error::other(format!("{isolation:?}, not {:?}", self.isolation));
+            return Err(Fault::Broken { what: "confining a runner".to_string(), source });
+        }
+        let curtain = match hello.no_hiding {
+            None => Some(runner.receive_curtain().map_err(&preparing)?),
+            Some(_) => None,
+        };
+        let session = CpuSession::begin(Parts {
+            runner,
+            page,
+            outputs,
+            curtain,
+            arena_start: hello.arena_start,
+            n_cases: cases.len(),
+            n_launches: program.launches.len(),
+            n_threads: self.cpus.len() as u32,
+            deadline,
+        })?;
+        Ok(Box::new(session))
+    }
+}
+
+/// Refuses programs whose numbers no session could be made from.
+fn check_program(program: &Program) -> Result<(), Fault> {
+    if program.tensors.iter().any(|tensor| tensor.bytes() == 0) {
+        return Err(misuse("a tensor is empty"));
+    }
+    if program.launches.iter().any(|launch| launch.blocks < 0 || launch.blocks > i64::MAX / 4) {
+        return Err(misuse("a launch has an impossible number of blocks"));
+    }
+    Ok(())
+}
+
+/// Puts a session into words that its runner understands.
+fn session_plan(program: &Program, arena: &layout::Arena, n_cases: usize, cpus: &[usize]) -> Plan {
+    let mut tensors = vec![Vec::new(); n_cases];
+    let (mut scratch, mut stacks, mut overlays) = (Vec::new(), Vec::new(), Vec::new());
+    for region in &arena.regions {
+        let Region { owner, at, block, file_offset } = *region;
+        let source = match owner {
+            Owner::Input(case, _) => {
+                tensors[case].push(region.content_at());
+                Source::Inputs(case, file_offset)
+            }
+            Owner::Output(case, _) => {
+                tensors[case].push(region.content_at());
+                Source::Outputs(file_offset)
+            }
+            Owner::Scratch(_) => {
+                scratch.push(region.content_at());
+                Source::Scratch
+            }
+            Owner::Stack(_) => {
+                stacks.push(region.content_at());
+                Source::Stack
+            }
+        };
+        overlays.push(OverlayPlan { at, bytes: block.mapped_bytes, source });
+    }
+    let launches =
+        program.launches.iter().map(|launch| (launch.entry, launch.blocks, launch.chunk)).collect();
+    Plan {
+        worker: std::process::id(),
+        cpus: cpus.to_vec(),
+        control_words: CONTROL_WORDS,
+        arena_bytes: arena.bytes,
+        overlays,
+        stacks,
+        program: Some(ProgramPlan {
+            cases: tensors,
+            axes: program.axes.clone(),
+            scalar_bits: program.scalars.iter().map(|value| value.to_bits()).collect(),
+            scratch,
+            launches,
+        }),
+    }
+}
+
+/// Finds out what confines candidates, by confining a runner that has none.
+fn probe(config: &CpuConfig, cpus: &[usize]) -> Result<Hello, Fault> {
+    let probing = broken("finding out how well candidates can be confined");
+    let mut runner =
+        start_runner(config.runner_exe.as_deref()).map_err(broken("starting a runner"))?;
+    let (control_file, _page) = ControlPage::create(0).map_err(&probing)?;
+    let plan = Plan {
+        worker: std::process::id(),
+        cpus: cpus.to_vec(),
+        control_words: 0,
+        arena_bytes: 0,
+        overlays: Vec::new(),
+        stacks: Vec::new(),
+        program: None,
+    };
+    runner.instruct(&plan, &[control_file.as_fd()], PROBE_DEADLINE).map_err(|error| {
+        let what = format!("starting a runner: {}", runner.describe_end());
+        Fault::Broken { what, source: error }
+    })
+}
+
+/// Puts together what a runner says of itself and what this process knows.
+fn isolation_of(hello: &Hello, no_sealing: Option<&str>) -> Isolation {
+    let unprotected_inputs: Vec<&str> = no_sealing.into_iter().chain(hello.no_hiding.as_deref()).collect();
+    let sealed_inputs = match unprotected_inputs.as_slice() {
+        [] => Guard::Active,
+        reasons => Guard::Missing { reason: reasons.join("; ") },
+    };
+    Isolation {
+        seccomp: guard(hello.no_seccomp.clone()),
+        landlock: guard(hello.no_landlock.clone()),
+        rlimits: guard(hello.no_rlimits.clone()),
+        sealed_inputs,
+    }
+}
+
+fn guard(missing: Option<String>) -> Guard {
+    missing.map_or(Guard::Active, |reason| Guard::Missing { reason })
+}
+
+/// Names what was being done when an error came.
+fn broken(doing: &'static str) -> impl Fn(io::Error) -> Fault {
+    move |source| Fault::Broken { what: doing.to_string(), source }
+}
+
+/// An error of the caller's.
+fn misuse(message: &'static str) -> Fault {
+    let source = io::Error::new(io::ErrorKind::InvalidInput, message);
+    Fault::Broken { what: "using the CPU target".to_string(), source }
+}

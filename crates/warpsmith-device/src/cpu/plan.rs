@@ -1,0 +1,101 @@
+//! What a worker tells a runner before it starts, and what the runner answers.
+//!
+//! Both are private to one version of one binary: the runner is the worker's own executable.
+
+use std::io::{self, Read, Write};
+use std::os::unix::net::UnixStream;
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+/// Everything that a runner needs to know. Open files follow: the control page, then (with a
+/// program) the artifact, the outputs, and one file of inputs per case.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Plan {
+    /// The process that must be alive for the runner to go on.
+    pub(crate) worker: u32,
+    /// One thread per processor, pinned to it.
+    pub(crate) cpus: Vec<usize>,
+    /// Words behind the control page.
+    pub(crate) control_words: usize,
+    /// Bytes to reserve.
+    pub(crate) arena_bytes: usize,
+    /// What lies in the arena.
+    pub(crate) overlays: Vec<OverlayPlan>,
+    /// From the arena's start to the bottom of each thread's stack.
+    pub(crate) stacks: Vec<usize>,
+    /// What to run; absent when the runner shall only say how well it is confined.
+    pub(crate) program: Option<ProgramPlan>,
+}
+
+/// One block of the arena.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct OverlayPlan {
+    /// From the arena's start.
+    pub(crate) at: usize,
+    /// Its size.
+    pub(crate) bytes: usize,
+    /// What it shows.
+    pub(crate) source: Source,
+}
+
+/// What a block shows.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum Source {
+    /// A part of a case's inputs: the case, the offset.
+    Inputs(usize, usize),
+    /// A part of the outputs: the offset.
+    Outputs(usize),
+    /// Memory of its own, present from the beginning.
+    Scratch,
+    /// Memory of its own, present when touched.
+    Stack,
+}
+
+/// A program in the arena's terms.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct ProgramPlan {
+    /// For each case, from the arena's start to each tensor.
+    pub(crate) cases: Vec<Vec<usize>>,
+    /// The values of the axes.
+    pub(crate) axes: Vec<i64>,
+    /// The bits of the values of the scalars (`f64`); text would lose NaN and infinity.
+    pub(crate) scalar_bits: Vec<u64>,
+    /// From the arena's start to each scratch buffer.
+    pub(crate) scratch: Vec<usize>,
+    /// The launches: entry, blocks, chunk.
+    pub(crate) launches: Vec<(usize, i64, i64)>,
+}
+
+/// What a runner says of itself before the candidate is loaded.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Hello {
+    /// The arena's first address.
+    pub(crate) arena_start: u64,
+    /// Why there is no filter on system calls, if there is none.
+    pub(crate) no_seccomp: Option<String>,
+    /// Why the file system is open to it, if it is.
+    pub(crate) no_landlock: Option<String>,
+    /// Why its resources are not limited, if they are not.
+    pub(crate) no_rlimits: Option<String>,
+    /// Why inputs can be read before their launch, if they can. If not, and with a program, the
+    /// descriptor that reveals them follows.
+    pub(crate) no_hiding: Option<String>,
+}
+
+/// Sends a message.
+pub(crate) fn send(socket: &mut UnixStream, message: &impl Serialize) -> io::Result<()> {
+    let text = serde_json::to_vec(message)?;
+    let mut bytes = (text.len() as u64).to_le_bytes().to_vec();
+    bytes.extend(text);
+    socket.write_all(&bytes)
+}
+
+/// Receives a message.
+pub(crate) fn receive<T: DeserializeOwned>(socket: &mut UnixStream) -> io::Result<T> {
+    let mut length = [0; 8];
+    socket.read_exact(&mut length)?;
+    let mut text = vec![0; u64::from_le_bytes(length) as usize];
+    socket.read_exact(&mut text)?;
+    Ok(serde_json::from_slice(&text)?)
+}

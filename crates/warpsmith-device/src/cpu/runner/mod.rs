@@ -1,0 +1,282 @@
+//! The process that a candidate runs in.
+//!
+//! A runner is the worker's own executable, started afresh, so nothing that the worker knows (inputs
+//! of other sessions, expected outputs, the clock) was ever in its memory. It receives a [`Plan`] and
+//! open files over a socket, builds its memory, starts its threads, gives up every right that it does
+//! not need, loads the candidate, gives up the rights that loading took, and serves commands from the
+//! control page until it is killed. It owns no clock and judges nothing.
+
+mod confine;
+mod pool;
+mod signals;
+
+use std::ffi::{CStr, CString, c_char};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use crate::cpu::control::{ControlPage, stage};
+use crate::cpu::layout::{ARENA_ALIGNMENT, LEAD_BYTES};
+use crate::cpu::plan::{self, Hello, OverlayPlan, Plan, ProgramPlan, Source};
+use crate::sys::memory::{Mapping, Overlay};
+use crate::sys::userfault::Userfault;
+use crate::sys::{check, futex, process, socket};
+
+use pool::{Entry, Launch, Loaded, Pool};
+
+/// The first argument that makes a binary call [`runner_main`].
+pub const RUNNER_ARGUMENT: &str = "__runner";
+
+/// The status of a runner that failed before it could say why.
+const FAILED_EARLY: i32 = 120;
+
+/// Serves one session as its runner. A binary calls this, before anything else, when its first
+/// argument is [`RUNNER_ARGUMENT`].
+pub fn runner_main() -> ! {
+    let (page, outcome) = match receive() {
+        Ok(received) => {
+            let page = received.page;
+            (page, prepare(received))
+        }
+        Err(error) => {
+            eprintln!("warpsmith runner: {error}");
+            std::process::exit(FAILED_EARLY);
+        }
+    };
+    match outcome {
+        Ok(()) => page.control().report(stage::READY, ""),
+        Err(Failure::NotLoadable(message)) => {
+            page.control().report(stage::NOT_LOADABLE, &message);
+        }
+        Err(Failure::Broken(doing, error)) => {
+            page.control().report(stage::BROKEN, &format!("{doing}: {error}"));
+        }
+    }
+    // The pool's threads do the rest; the worker ends the process.
+    let never = AtomicU32::new(0);
+    loop {
+        futex::wait(&never, 0, None);
+    }
+}
+
+/// What a worker sent.
+struct Received {
+    plan: Plan,
+    page: &'static ControlPage,
+    files: Vec<OwnedFd>,
+    socket: UnixStream,
+}
+
+/// Why a runner cannot serve.
+enum Failure {
+    NotLoadable(String),
+    Broken(&'static str, io::Error),
+}
+
+/// Names what was being done when an error came.
+fn broken(doing: &'static str) -> impl Fn(io::Error) -> Failure {
+    move |error| Failure::Broken(doing, error)
+}
+
+fn receive() -> io::Result<Received> {
+    process::die_with_parent()?;
+    // SAFETY: the worker made standard input a socket and nothing else in this process uses it.
+    let mut socket = UnixStream::from(unsafe { OwnedFd::from_raw_fd(0) });
+    let plan: Plan = plan::receive(&mut socket)?;
+    // SAFETY: has no preconditions.
+    if unsafe { libc::getppid() } != plan.worker as libc::pid_t {
+        return Err(io::Error::other("the worker ended before its runner began"));
+    }
+    let n_files = 1 + plan.program.as_ref().map_or(0, |program| 2 + program.cases.len());
+    let files = socket::receive_descriptors(&socket, n_files)?;
+    let page = ControlPage::map(files[0].as_fd(), plan.control_words)?;
+    Ok(Received { plan, page: Box::leak(Box::new(page)), files, socket })
+}
+
+fn prepare(received: Received) -> Result<(), Failure> {
+    let Received { plan, page, files, mut socket } = received;
+    let (curtain, no_hiding) = match Userfault::open() {
+        Ok(curtain) => (Some(curtain), None),
+        Err(error) => (None, Some(format!("userfaultfd: {error}"))),
+    };
+    let arena =
+        build_arena(&plan, &files, curtain.as_ref()).map_err(broken("building the arena"))?;
+    let mapped = confine::mapped_bytes();
+    // Landlock binds a thread and those that it starts, so it comes before the pool; seccomp can be
+    // imposed on all threads, so it comes after, when none need be started any more.
+    process::forgo_new_privileges().map_err(broken("giving up privileges"))?;
+    let no_landlock = confine::close_file_system().err();
+    let pool = Pool::start(page, &plan, arena).map_err(broken("starting the threads"))?;
+    let no_rlimits = mapped.and_then(|mapped| confine::limit_resources(&plan, mapped)).err();
+    signals::catch_fatal(page.control()).map_err(broken("installing signal handlers"))?;
+    let protected = arena as u64..(arena + plan.arena_bytes) as u64;
+    let no_seccomp = confine::filter_for_loading(&protected).err();
+    let filtered = no_seccomp.is_none();
+    let hello =
+        Hello { arena_start: arena as u64, no_seccomp, no_landlock, no_rlimits, no_hiding };
+    plan::send(&mut socket, &hello).map_err(broken("answering the worker"))?;
+    let Some(program) = plan.program else {
+        // Asked only how well it is confined.
+        std::process::exit(0);
+    };
+    if let Some(curtain) = &curtain {
+        socket::send_descriptors(&socket, &[curtain.as_fd()])
+            .map_err(broken("answering the worker"))?;
+    }
+    let artifact = files[1].as_raw_fd();
+    // Their numbers are about to be closed; an owner would close them a second time.
+    std::mem::forget((files, socket, curtain));
+    close_all_but(artifact).map_err(broken("closing files"))?;
+    let entries = load(artifact, &program)?;
+    // SAFETY: it is open and has no owner. (An owner would first ask the system whether it is open,
+    // in builds with debug assertions, and the filter forbids asking.)
+    unsafe { libc::close(artifact) };
+    pool.publish(place(program, entries, arena));
+    if filtered {
+        confine::filter_for_running(&protected)
+            .map_err(|error| Failure::Broken("filtering system calls", io::Error::other(error)))?;
+    }
+    Ok(())
+}
+
+/// Reserves the arena, puts everything into it, and returns its first address. Inputs are hidden
+/// until their case is launched: a candidate that could read the inputs of later launches could do
+/// their work in a launch that nobody times.
+fn build_arena(
+    plan: &Plan,
+    files: &[OwnedFd],
+    curtain: Option<&Userfault>,
+) -> io::Result<usize> {
+    let reservation = Mapping::reserve(LEAD_BYTES + ARENA_ALIGNMENT + plan.arena_bytes)?;
+    let reserved = reservation.start().as_ptr() as usize;
+    let start = (reserved + LEAD_BYTES).next_multiple_of(ARENA_ALIGNMENT);
+    let file = |idx: usize| {
+        let missing = || io::Error::other("the plan names a file that was not sent");
+        files.get(idx).map(AsFd::as_fd).ok_or_else(missing)
+    };
+    for OverlayPlan { at, bytes, source } in &plan.overlays {
+        let what = match source {
+            Source::Inputs(case, offset) if curtain.is_some() => {
+                Overlay::ReadOnlyAbsent(file(3 + case)?, *offset)
+            }
+            Source::Inputs(case, offset) => Overlay::ReadOnly(file(3 + case)?, *offset),
+            Source::Outputs(offset) => Overlay::Writable(file(2)?, *offset),
+            Source::Scratch => Overlay::Private { populate: true },
+            Source::Stack => Overlay::Private { populate: false },
+        };
+        reservation.overlay(start - reserved + at, *bytes, what)?;
+        if let (Source::Inputs(..), Some(curtain)) = (source, curtain) {
+            curtain.hide((start + at) as u64, *bytes as u64)?;
+        }
+    }
+    // It lasts as long as the process.
+    std::mem::forget(reservation);
+    Ok(start)
+}
+
+/// Closes every open file except one.
+fn close_all_but(kept: RawFd) -> io::Result<()> {
+    let kept = kept as u32;
+    let close_range = |first: u32, last: u32| {
+        // SAFETY: no owner of a descriptor in the range is left to use or close it.
+        check(unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) } as libc::c_int)
+    };
+    if kept > 0 {
+        close_range(0, kept - 1)?;
+    }
+    close_range(kept + 1, u32::MAX)?;
+    Ok(())
+}
+
+/// Loads the artifact and finds the entries of its launches.
+fn load(artifact: RawFd, program: &ProgramPlan) -> Result<Vec<Option<Entry>>, Failure> {
+    let path = CString::new(format!("/proc/self/fd/{artifact}")).expect("has no zero byte");
+    // SAFETY: loading runs the candidate's constructors, which can do to this process what the
+    // candidate can; that is what the process is for.
+    let library = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
+    if library.is_null() {
+        return Err(Failure::NotLoadable(loader_message()));
+    }
+    let n_entries = program.launches.iter().map(|launch| launch.0 + 1).max().unwrap_or(0);
+    let mut entries = vec![None; n_entries];
+    for (idx, _, _) in &program.launches {
+        let name = CString::new(super::compile::entry_symbol(*idx)).expect("has no zero byte");
+        // SAFETY: `library` is loaded and `name` is a C string.
+        let symbol = unsafe { libc::dlsym(library, name.as_ptr()) };
+        if symbol.is_null() {
+            return Err(Failure::NotLoadable(loader_message()));
+        }
+        // SAFETY: the symbol is the shim that the harness wrote, with this signature.
+        entries[*idx] = Some(unsafe { std::mem::transmute::<*mut libc::c_void, Entry>(symbol) });
+    }
+    Ok(entries)
+}
+
+/// Returns what the dynamic loader last complained about.
+fn loader_message() -> String {
+    // SAFETY: has no preconditions.
+    let message: *const c_char = unsafe { libc::dlerror() };
+    if message.is_null() {
+        return "the loader gives no reason".to_string();
+    }
+    // SAFETY: the loader returned a C string that lives until its next call.
+    unsafe { CStr::from_ptr(message) }.to_string_lossy().into_owned()
+}
+
+/// Turns offsets into pointers.
+fn place(program: ProgramPlan, entries: Vec<Option<Entry>>, arena: usize) -> Loaded {
+    let point = |offsets: &[usize]| -> Vec<usize> {
+        offsets.iter().map(|offset| arena + offset).collect()
+    };
+    Loaded {
+        cases: program.cases.iter().map(|case| point(case)).collect(),
+        axes: program.axes,
+        scalars: program.scalar_bits.into_iter().map(f64::from_bits).collect(),
+        scratch: point(&program.scratch),
+        launches: program
+            .launches
+            .into_iter()
+            .filter_map(|(entry, blocks, chunk)| {
+                let entry = entries.get(entry).copied().flatten()?;
+                Some(Launch { entry, blocks, chunk: chunk.clamp(1, blocks.max(1)) })
+            })
+            .collect(),
+    }
+}
+
+/// Waits for a condition that another thread brings about, without holding a processor that
+/// somebody else could use: the worker has none of its own when there are as many threads as
+/// processors.
+fn spin_until(mut holds: impl FnMut() -> bool) {
+    // About half a microsecond between yields; longer keeps the worker waiting after the last
+    // thread is done, shorter wastes the processor on system calls.
+    const CHECKS_PER_YIELD: u32 = 16;
+    loop {
+        for _ in 0..CHECKS_PER_YIELD {
+            if holds() {
+                return;
+            }
+            std::hint::spin_loop();
+        }
+        // SAFETY: has no preconditions.
+        unsafe { libc::sched_yield() };
+    }
+}
+
+/// Waits as [`spin_until`] does, but sleeps once the wait is long: the worker may be stopped.
+fn spin_or_sleep_until(mut holds: impl FnMut() -> bool) {
+    let mut checks = 0u32;
+    spin_until(|| {
+        checks = checks.saturating_add(1);
+        if checks > 200_000 {
+            std::thread::sleep(std::time::Duration::from_micros(500));
+        }
+        holds()
+    });
+}
+
+/// Loads with the ordering that makes everything visible which the storing thread did before.
+fn acquire(word: &AtomicU32) -> u32 {
+    word.load(Ordering::Acquire)
+}

@@ -1,0 +1,502 @@
+//! The worker's side of a session: starting a runner, commanding it, timing it, freezing it.
+//!
+//! The clock is read here, in a process that the candidate cannot reach, right before the runner's
+//! threads are let go and right after the last of them says that it is done. Then the runner is
+//! stopped, and only when the kernel confirms that every thread stands still does anybody look at the
+//! outputs. A candidate that says `done` too early is therefore caught by what it has not written.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use warpsmith_model::CrashCause;
+
+use super::control::{ControlPage, Part, stage};
+use super::crash::{self, Description, Memory};
+use super::info;
+use super::layout::{Arena, Owner, Region};
+use super::plan::{self, Hello, Plan};
+use super::poison::{canary_intact, fill_canary, fill_poison};
+use super::runner::RUNNER_ARGUMENT;
+use crate::sys::memory::{Mapping, MemoryFile, page_bytes};
+use crate::sys::process::{ChildState, OwnedChild, allow_cpu_time};
+use crate::sys::userfault::Userfault;
+use crate::sys::{futex, socket};
+use crate::target::{Clocked, Extent, Fault, Session, TensorPlan};
+
+/// How long the worker sleeps at most before it looks whether the runner still lives. A runner that
+/// crashes says so at once; this is for one that was killed.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// A runner that was started and waits for its plan.
+#[derive(Debug)]
+pub(crate) struct StartedRunner {
+    child: OwnedChild,
+    socket: UnixStream,
+}
+
+/// Starts a runner: this very executable, or another that serves as one. It shares nothing with this
+/// process but a socket, and is a group of its own, so that an interrupt typed at the terminal is not
+/// mistaken for a crash of the candidate.
+pub(crate) fn start_runner(executable: Option<&Path>) -> io::Result<StartedRunner> {
+    let (socket, theirs) = UnixStream::pair()?;
+    // The link stays right when the file is replaced while we run.
+    let child = Command::new(executable.unwrap_or(Path::new("/proc/self/exe")))
+        .arg(RUNNER_ARGUMENT)
+        .env_clear()
+        .process_group(0)
+        .stdin(Stdio::from(OwnedFd::from(theirs)))
+        .stdout(Stdio::null())
+        .spawn()?;
+    Ok(StartedRunner { child: OwnedChild::new(child), socket })
+}
+
+impl StartedRunner {
+    /// Tells the runner what to do and hears what it says of itself, before a candidate is loaded.
+    pub(crate) fn instruct(
+        &mut self,
+        plan: &Plan,
+        files: &[BorrowedFd<'_>],
+        deadline: Duration,
+    ) -> io::Result<Hello> {
+        self.socket.set_read_timeout(Some(deadline.max(Duration::from_millis(1))))?;
+        self.socket.set_write_timeout(Some(deadline.max(Duration::from_millis(1))))?;
+        plan::send(&mut self.socket, plan)?;
+        socket::send_descriptors(&self.socket, files)?;
+        plan::receive(&mut self.socket)
+    }
+
+    /// Receives the means to reveal inputs, which follows a runner's answer.
+    pub(crate) fn receive_curtain(&mut self) -> io::Result<Userfault> {
+        let mut descriptors = socket::receive_descriptors(&self.socket, 1)?;
+        descriptors.pop().map(Userfault::from_descriptor).ok_or_else(|| {
+            io::Error::new(io::ErrorKind::UnexpectedEof, "the runner sent no descriptor")
+        })
+    }
+
+    /// Returns in words how the runner ended, for when it said nothing.
+    pub(crate) fn describe_end(&mut self) -> String {
+        match self.child.poll() {
+            Ok(ChildState::Running | ChildState::Stopped) => "the runner does not answer".into(),
+            Ok(state) => format!("the runner ended early: {}", crash::explain_state(state)),
+            Err(error) => format!("the runner's state is unknown: {error}"),
+        }
+    }
+}
+
+/// The files and facts that a session is made of.
+#[derive(Debug)]
+pub(crate) struct Parts {
+    /// The runner, instructed.
+    pub(crate) runner: StartedRunner,
+    /// The control page.
+    pub(crate) page: ControlPage,
+    /// The outputs of all cases, poisoned.
+    pub(crate) outputs: Outputs,
+    /// What reveals the inputs of a case; absent when they are visible from the beginning.
+    pub(crate) curtain: Option<Userfault>,
+    /// The arena's first address in the runner.
+    pub(crate) arena_start: u64,
+    /// How many cases there are.
+    pub(crate) n_cases: usize,
+    /// How many launches the program has.
+    pub(crate) n_launches: usize,
+    /// How many threads run it.
+    pub(crate) n_threads: u32,
+    /// How long a batch may take.
+    pub(crate) deadline: Duration,
+}
+
+/// A session with a process of its own.
+#[derive(Debug)]
+pub(crate) struct CpuSession {
+    child: OwnedChild,
+    page: ControlPage,
+    outputs: Outputs,
+    curtain: Option<Userfault>,
+    /// The cases whose inputs are visible.
+    revealed: Vec<bool>,
+    /// The first case of the newest batch.
+    current_case: usize,
+    arena_start: u64,
+    n_cases: usize,
+    n_launches: usize,
+    n_threads: u32,
+    deadline: Duration,
+    /// The number of the newest command.
+    number: u32,
+    /// Commands until the runner's allowance of processor time must be raised.
+    commands_allowed: u32,
+    is_frozen: bool,
+}
+
+impl CpuSession {
+    /// Waits until the candidate is loaded, and freezes it.
+    pub(crate) fn begin(parts: Parts) -> Result<Self, Fault> {
+        let mut session = Self {
+            child: parts.runner.child,
+            page: parts.page,
+            outputs: parts.outputs,
+            revealed: vec![parts.curtain.is_none(); parts.n_cases],
+            curtain: parts.curtain,
+            current_case: 0,
+            arena_start: parts.arena_start,
+            n_cases: parts.n_cases,
+            n_launches: parts.n_launches,
+            n_threads: parts.n_threads,
+            deadline: parts.deadline,
+            number: 0,
+            commands_allowed: 0,
+            is_frozen: false,
+        };
+        session.allow_processor_time()?;
+        session.wait(Instant::now(), |control| {
+            control.stage.load(Ordering::Acquire) != stage::STARTING
+        })?;
+        let control = session.page.control();
+        match control.stage.load(Ordering::Acquire) {
+            stage::READY => {}
+            stage::NOT_LOADABLE => {
+                return Err(Fault::Crashed(CrashCause::NotLoadable { message: control.message() }));
+            }
+            _ => {
+                let source = io::Error::other(control.message());
+                return Err(Fault::Broken { what: "preparing a runner".to_string(), source });
+            }
+        }
+        session.freeze()?;
+        Ok(session)
+    }
+
+    /// Runs one command and returns what the clock says.
+    fn command(&mut self, part: Part, cases: &[usize], blocks: &[i64]) -> Result<Clocked, Fault> {
+        if self.commands_allowed == 0 {
+            self.allow_processor_time()?;
+        }
+        self.commands_allowed -= 1;
+        let began = Instant::now();
+        let control = self.page.control();
+        let cases_as_words = cases.iter().map(|case| *case as i64);
+        for (word, value) in
+            self.page.words().iter().zip(cases_as_words.chain(blocks.iter().copied()))
+        {
+            word.store(value, Ordering::Relaxed);
+        }
+        control.part.store(part.code(), Ordering::Relaxed);
+        control.n_cases.store(cases.len() as u32, Ordering::Relaxed);
+        control.n_blocks.store(blocks.len() as u32, Ordering::Relaxed);
+        control.ready.0.store(0, Ordering::Relaxed);
+        self.number = self.number.wrapping_add(1).max(1);
+        let number = self.number;
+        control.armed.0.store(number, Ordering::Release);
+        self.thaw()?;
+        let control = self.page.control();
+        futex::wake_all(&control.armed.0);
+        // The threads wake, and spin, before the clock starts: waking them is the harness's cost.
+        self.wait_for_threads(began)?;
+        let (clock_before, ticks_before) = (Instant::now(), info::ticks());
+        self.page.control().go.0.store(number, Ordering::Release);
+        let (clock_after, ticks_after) =
+            self.wait(began, |control| control.done.0.load(Ordering::Acquire) == number)?;
+        let elapsed = clock_after.saturating_duration_since(clock_before);
+        let ticks = ticks_before.zip(ticks_after).map(|(before, after)| after.saturating_sub(before));
+        Ok(Clocked { elapsed_s: elapsed.as_secs_f64(), ticks })
+    }
+
+    /// Waits until every thread spins. Yields instead of sleeping: this takes microseconds.
+    fn wait_for_threads(&mut self, began: Instant) -> Result<(), Fault> {
+        for round in 1u32.. {
+            let control = self.page.control();
+            if control.ready.0.load(Ordering::Acquire) >= self.n_threads {
+                break;
+            }
+            if round % 256 == 0 {
+                self.check_alive(began)?;
+            }
+            std::thread::yield_now();
+        }
+        Ok(())
+    }
+
+    /// Sleeps until the runner has done what is waited for; returns the time at which it was seen.
+    fn wait(
+        &mut self,
+        began: Instant,
+        is_done: impl Fn(&super::control::Control) -> bool,
+    ) -> Result<(Instant, Option<u64>), Fault> {
+        loop {
+            let now = (Instant::now(), info::ticks());
+            let control = self.page.control();
+            let bell = control.bell.0.load(Ordering::Acquire);
+            if is_done(control) {
+                return Ok(now);
+            }
+            let remaining = self.check_alive(began)?;
+            let control = self.page.control();
+            futex::wait(&control.bell.0, bell, Some(remaining.min(LOOK_EVERY)));
+        }
+    }
+
+    /// Returns the time that is left; fails when none is, or when the runner has ended.
+    fn check_alive(&mut self, began: Instant) -> Result<Duration, Fault> {
+        let is_described = self.page.control().crash_state.load(Ordering::Acquire) == 2;
+        if is_described || !matches!(self.poll()?, ChildState::Running | ChildState::Stopped) {
+            return Err(Fault::Crashed(self.explain_end()));
+        }
+        self.look_behind_curtain()?;
+        match self.deadline.checked_sub(began.elapsed()) {
+            Some(remaining) if !remaining.is_zero() => Ok(remaining),
+            _ => {
+                self.signal(libc::SIGKILL)?;
+                Err(Fault::TimedOut { limit_s: self.deadline.as_secs_f64() })
+            }
+        }
+    }
+
+    fn explain_end(&mut self) -> CrashCause {
+        let control = self.page.control();
+        if control.crash_state.load(Ordering::Acquire) == 2 {
+            let description = Description {
+                signal: control.crash_signal.load(Ordering::Relaxed) as i32,
+                code: control.crash_code.load(Ordering::Relaxed) as i32,
+                detail: control.crash_detail.load(Ordering::Relaxed),
+            };
+            let memory = Memory {
+                arena: &self.outputs.arena,
+                arena_start: self.arena_start,
+                tensors: &self.outputs.tensors,
+            };
+            return crash::explain_description(description, memory);
+        }
+        crash::explain_state(self.child.poll().unwrap_or(ChildState::Running))
+    }
+
+    /// Lets the runner see the inputs of these cases, from before the clock starts.
+    fn reveal(&mut self, cases: &[usize]) -> Result<(), Fault> {
+        self.current_case = cases.first().copied().unwrap_or(0);
+        let Some(curtain) = &self.curtain else { return Ok(()) };
+        for case in cases {
+            if std::mem::replace(&mut self.revealed[*case], true) {
+                continue;
+            }
+            for region in &self.outputs.arena.regions {
+                if matches!(region.owner, Owner::Input(of_case, _) if of_case == *case) {
+                    let start = self.arena_start + region.at as u64;
+                    curtain
+                        .reveal(start, region.block.mapped_bytes as u64)
+                        .map_err(broken("revealing inputs"))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks whether a thread of the runner waits for a hidden page. One that belongs to another case
+    /// is out of bounds for the launch that touched it. One of the current case was visible and has
+    /// been taken away by the kernel, short of memory: it is made visible again.
+    fn look_behind_curtain(&mut self) -> Result<(), Fault> {
+        let Some(curtain) = &self.curtain else { return Ok(()) };
+        let looking = broken("looking after hidden inputs");
+        while let Some(address) = curtain.next_fault().map_err(&looking)? {
+            let at = address.saturating_sub(self.arena_start) as usize;
+            let regions = &self.outputs.arena.regions;
+            let touched = regions.iter().find_map(|region| match region.owner {
+                Owner::Input(case, tensor)
+                    if (region.at..region.at + region.block.mapped_bytes).contains(&at) =>
+                {
+                    Some((case, tensor))
+                }
+                _ => None,
+            });
+            let Some((case, tensor)) = touched else { continue };
+            if self.revealed[case] {
+                let page = page_bytes() as u64;
+                curtain.reveal(address - address % page, page).map_err(&looking)?;
+                continue;
+            }
+            let own = Owner::Input(self.current_case, tensor);
+            let own_start = regions.iter().find(|region| region.owner == own);
+            let offset = at as i64 - own_start.map_or(0, Region::content_at) as i64;
+            let tensor = self.outputs.tensors[tensor].name.clone();
+            self.signal(libc::SIGKILL)?;
+            return Err(Fault::Crashed(CrashCause::OutOfBounds { tensor, offset }));
+        }
+        Ok(())
+    }
+
+    /// Stops every thread of the runner and waits until they stand.
+    fn freeze(&mut self) -> Result<(), Fault> {
+        self.signal(libc::SIGSTOP)?;
+        match self.child.wait_for_stop().map_err(broken("freezing a runner"))? {
+            ChildState::Stopped => {
+                self.is_frozen = true;
+                Ok(())
+            }
+            _ => Err(Fault::Crashed(self.explain_end())),
+        }
+    }
+
+    fn thaw(&mut self) -> Result<(), Fault> {
+        if self.is_frozen {
+            self.signal(libc::SIGCONT)?;
+            self.is_frozen = false;
+        }
+        Ok(())
+    }
+
+    /// Raises the kernel's own limit on the runner's processor time, which holds even if this process
+    /// is stopped, to what the next commands may take.
+    fn allow_processor_time(&mut self) -> Result<(), Fault> {
+        const COMMANDS: u32 = 16;
+        self.commands_allowed = COMMANDS;
+        let commands = self.number.saturating_add(COMMANDS);
+        let per_command_s = self.deadline.as_secs_f64() * f64::from(self.n_threads);
+        let seconds = 5.0 + per_command_s * f64::from(commands);
+        allow_cpu_time(self.child.pid(), seconds.ceil() as u64)
+            .map_err(broken("limiting a runner's processor time"))
+    }
+
+    fn poll(&mut self) -> Result<ChildState, Fault> {
+        self.child.poll().map_err(broken("looking after a runner"))
+    }
+
+    fn signal(&self, signal: libc::c_int) -> Result<(), Fault> {
+        self.child.signal(signal).map_err(broken("signalling a runner"))
+    }
+}
+
+impl Session for CpuSession {
+    fn launch(&mut self, cases: &[usize], extent: &Extent) -> Result<Clocked, Fault> {
+        let blocks: &[i64] = match extent {
+            Extent::All => &[],
+            Extent::Blocks(blocks) => blocks,
+        };
+        let n_words = self.page.words().len();
+        if cases.iter().any(|case| *case >= self.n_cases) || cases.len() + blocks.len() > n_words {
+            let source = io::Error::new(
+                io::ErrorKind::InvalidInput,
+                format!("a batch of {} cases and {} blocks", cases.len(), blocks.len()),
+            );
+            return Err(Fault::Broken { what: "launching".to_string(), source });
+        }
+        self.reveal(cases)?;
+        let clocked = match extent {
+            Extent::All => self.command(Part::All, cases, &[])?,
+            Extent::Blocks(_) if self.n_launches < 2 => self.command(Part::Blocks, cases, blocks)?,
+            // Case by case, because the cases share the scratch buffers that the earlier launches
+            // fill for the last one.
+            Extent::Blocks(_) => {
+                let mut sum = Clocked { elapsed_s: 0.0, ticks: info::ticks().map(|_| 0) };
+                for case in cases.chunks(1) {
+                    self.command(Part::Prologue, case, &[])?;
+                    let clocked = self.command(Part::Blocks, case, blocks)?;
+                    sum.elapsed_s += clocked.elapsed_s;
+                    sum.ticks = sum.ticks.zip(clocked.ticks).map(|(sum, ticks)| sum + ticks);
+                }
+                sum
+            }
+        };
+        self.freeze()?;
+        Ok(clocked)
+    }
+
+    fn output(&self, case: usize, tensor: usize) -> &[u8] {
+        // Nobody writes meanwhile: the runner is frozen or dead whenever `launch` has returned.
+        self.outputs.tensor(case, tensor)
+    }
+
+    fn overwritten_guard(&self, case: usize) -> Option<usize> {
+        self.outputs.overwritten_guard(case)
+    }
+
+    fn poison(&mut self, case: usize) {
+        self.outputs.poison(case);
+    }
+}
+
+/// The outputs of a session's cases, in memory that the runner shares.
+#[derive(Debug)]
+pub(crate) struct Outputs {
+    mapping: Mapping,
+    pub(crate) arena: Arena,
+    pub(crate) tensors: Vec<TensorPlan>,
+}
+
+impl Outputs {
+    /// Creates the file of all outputs, poisons them and fills their surroundings.
+    pub(crate) fn create(arena: Arena, tensors: &[TensorPlan]) -> io::Result<(MemoryFile, Self)> {
+        // A program without outputs has an empty file, which cannot be mapped.
+        let bytes = arena.output_file_bytes.max(page_bytes());
+        let file = MemoryFile::create(c"warpsmith-outputs", bytes)?;
+        let mapping = Mapping::shared(file.as_fd(), bytes)?;
+        let mut outputs = Self { mapping, arena, tensors: tensors.to_vec() };
+        for idx in 0..outputs.arena.regions.len() {
+            let region = outputs.arena.regions[idx];
+            if let Owner::Output(_, tensor) = region.owner {
+                let dtype = outputs.tensors[tensor].dtype;
+                let pages = outputs.pages_mut(&region);
+                fill_canary(&mut pages[..region.block.lead_bytes]);
+                fill_poison(dtype, &mut pages[region.block.content()]);
+                fill_canary(&mut pages[region.block.tail()]);
+            }
+        }
+        Ok((file, outputs))
+    }
+
+    fn tensor(&self, case: usize, tensor: usize) -> &[u8] {
+        let region = self
+            .arena
+            .regions
+            .iter()
+            .find(|region| region.owner == Owner::Output(case, tensor))
+            .expect("callers name a case of the session and an output of the program");
+        &self.pages(region)[region.block.content()]
+    }
+
+    fn overwritten_guard(&self, case: usize) -> Option<usize> {
+        self.arena.regions.iter().find_map(|region| match region.owner {
+            Owner::Output(of_case, tensor) if of_case == case => {
+                let pages = self.pages(region);
+                let is_intact = canary_intact(&pages[..region.block.lead_bytes])
+                    && canary_intact(&pages[region.block.tail()]);
+                (!is_intact).then_some(tensor)
+            }
+            _ => None,
+        })
+    }
+
+    fn poison(&mut self, case: usize) {
+        for idx in 0..self.arena.regions.len() {
+            let region = self.arena.regions[idx];
+            if let Owner::Output(of_case, tensor) = region.owner
+                && of_case == case
+            {
+                let dtype = self.tensors[tensor].dtype;
+                fill_poison(dtype, &mut self.pages_mut(&region)[region.block.content()]);
+            }
+        }
+    }
+
+    fn pages(&self, region: &Region) -> &[u8] {
+        // SAFETY: everything is mapped readable; the runner, which alone writes besides us, is frozen
+        // or dead whenever a session can be looked at.
+        let content = unsafe { self.mapping.content() };
+        &content[region.file_offset..region.file_offset + region.block.mapped_bytes]
+    }
+
+    fn pages_mut(&mut self, region: &Region) -> &mut [u8] {
+        // SAFETY: as above, for writing; the borrow is exclusive.
+        let content = unsafe { self.mapping.content_mut() };
+        &mut content[region.file_offset..region.file_offset + region.block.mapped_bytes]
+    }
+}
+
+/// Names what was being done when an error came.
+fn broken(doing: &'static str) -> impl Fn(io::Error) -> Fault {
+    move |source| Fault::Broken { what: doing.to_string(), source }
+}

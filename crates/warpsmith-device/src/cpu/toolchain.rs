@@ -1,0 +1,280 @@
+//! Compilers on this machine, and processes of theirs that cannot reach beyond their folder.
+
+use std::collections::HashMap;
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus, Stdio};
+use std::sync::{LazyLock, Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+use landlock::{
+    ABI, Access, AccessFs, AccessNet, CompatLevel, Compatible, Ruleset, RulesetAttr,
+    RulesetCreatedAttr, path_beneath_rules,
+};
+use warpsmith_model::Compiler;
+
+use crate::sys::{check, process};
+use crate::target::Fault;
+
+/// The names that are looked for when the compilers of a machine are listed.
+const KNOWN_NAMES: [&str; 3] = ["cc", "gcc", "clang"];
+
+/// How long a compiler may take to say its version.
+const VERSION_DEADLINE: Duration = Duration::from_secs(10);
+
+/// What a compiler may occupy.
+const MEMORY_BYTES: u64 = 4 << 30;
+
+/// The size of the largest file that a compiler may write, its complaints included.
+const FILE_BYTES: u64 = 256 << 20;
+
+/// The part of a compiler's complaints that is kept.
+const LOG_BYTES: u64 = 256 << 10;
+
+/// What every compiler may read: programs, libraries and headers of the system, and the few files
+/// that the dynamic loader and the drivers look at. Not `/etc` as a whole: it holds secrets.
+const READABLE: [&str; 18] = [
+    "/usr",
+    "/bin",
+    "/sbin",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/libx32",
+    "/opt",
+    "/nix/store",
+    "/gnu/store",
+    "/etc/ld.so.cache",
+    "/etc/alternatives",
+    "/etc/os-release",
+    "/etc/lsb-release",
+    "/etc/debian_version",
+    "/proc/cpuinfo",
+    "/sys/devices/system/cpu",
+    "/dev/urandom",
+];
+
+/// A compiler.
+#[derive(Clone, Debug)]
+pub(crate) struct Tool {
+    /// Where it is.
+    pub(crate) path: PathBuf,
+    /// The first line that it says of its version.
+    pub(crate) version: String,
+}
+
+/// Lists the compilers on `PATH`; one that does not work is not listed.
+pub fn compilers() -> Vec<Compiler> {
+    KNOWN_NAMES
+        .iter()
+        .filter_map(|name| {
+            let tool = find(name).ok()?;
+            Some(Compiler { name: (*name).to_string(), version: tool.version })
+        })
+        .collect()
+}
+
+/// Finds a compiler by its name on `PATH`, or by its path.
+pub(crate) fn find(name: &str) -> Result<Tool, Fault> {
+    let path = locate(name).ok_or_else(|| {
+        Fault::Unavailable(format!(
+            "`{name}` was not found on PATH; install it, or leave it out of `CC`"
+        ))
+    })?;
+    let version = version(&path)?;
+    Ok(Tool { path, version })
+}
+
+fn locate(name: &str) -> Option<PathBuf> {
+    if name.contains('/') {
+        return Some(PathBuf::from(name)).filter(|path| is_program(path));
+    }
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path).map(|folder| folder.join(name)).find(|path| is_program(path))
+}
+
+fn is_program(path: &Path) -> bool {
+    use std::os::unix::fs::PermissionsExt;
+    fs::metadata(path)
+        .is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
+}
+
+/// Returns what the compiler says of its version; asked once per process and state of the file.
+fn version(path: &Path) -> Result<String, Fault> {
+    type Known = HashMap<(PathBuf, SystemTime, u64), String>;
+    static KNOWN: LazyLock<Mutex<Known>> = LazyLock::new(Mutex::default);
+    let broken = |source| Fault::Broken { what: format!("asking {}", path.display()), source };
+    let metadata = fs::metadata(path).map_err(broken)?;
+    let modified = metadata.modified().map_err(broken)?;
+    let key = (path.to_path_buf(), modified, metadata.len());
+    if let Some(version) = KNOWN.lock().unwrap_or_else(PoisonError::into_inner).get(&key) {
+        return Ok(version.clone());
+    }
+    let folder = super::artifacts::WorkFolder::create(&std::env::temp_dir()).map_err(broken)?;
+    let arguments = ["--version".to_string()];
+    let output = run(path, &arguments, folder.path(), VERSION_DEADLINE).map_err(broken)?;
+    let failed = |why: &str| Fault::Unavailable(format!("`{} --version` {why}", path.display()));
+    match output.end {
+        End::Exited(status) if status.success() => {}
+        End::Exited(status) => return Err(failed(&format!("failed with {status}"))),
+        End::TimedOut => {
+            let limit_s = VERSION_DEADLINE.as_secs();
+            return Err(failed(&format!("did not finish within {limit_s} s")));
+        }
+    }
+    let line = output.log.lines().next().map(str::trim).unwrap_or_default();
+    if line.is_empty() {
+        return Err(failed("says nothing"));
+    }
+    let version = line.to_string();
+    KNOWN.lock().unwrap_or_else(PoisonError::into_inner).insert(key, version.clone());
+    Ok(version)
+}
+
+/// What a confined process left.
+#[derive(Debug)]
+pub(crate) struct Output {
+    /// How it ended.
+    pub(crate) end: End,
+    /// What it printed, cut when very long.
+    pub(crate) log: String,
+}
+
+/// How a confined process ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    /// By itself or by a signal.
+    Exited(ExitStatus),
+    /// It was killed at its deadline.
+    TimedOut,
+}
+
+/// Runs a compiler in a folder, where alone it may write, and kills it and all of its children at
+/// the deadline.
+pub(crate) fn run(
+    program: &Path,
+    arguments: &[String],
+    folder: &Path,
+    deadline: Duration,
+) -> io::Result<Output> {
+    let log_path = folder.join("log.txt");
+    let log = File::create(&log_path)?;
+    let rules = file_rules(program, folder).map_err(io::Error::other)?;
+    let mut command = Command::new(program);
+    command
+        .args(arguments)
+        .current_dir(folder)
+        .env_clear()
+        .env("PATH", std::env::var_os("PATH").unwrap_or_else(|| OsString::from("/usr/bin:/bin")))
+        .env("TMPDIR", folder)
+        .env("LC_ALL", "C")
+        .env("SOURCE_DATE_EPOCH", "0")
+        .env("CCACHE_DISABLE", "1")
+        .stdin(Stdio::null())
+        .stdout(log.try_clone()?)
+        .stderr(log)
+        .process_group(0);
+    let cpu_limit_s = deadline.as_secs() + 2;
+    // SAFETY: between `fork` and `exec` the closure only makes system calls; it allocates nothing.
+    unsafe {
+        command.pre_exec(move || {
+            process::die_with_parent()?;
+            process::limit(libc::RLIMIT_CORE, 0)?;
+            process::limit(libc::RLIMIT_CPU, cpu_limit_s)?;
+            process::limit(libc::RLIMIT_AS, MEMORY_BYTES)?;
+            process::limit(libc::RLIMIT_FSIZE, FILE_BYTES)?;
+            process::forgo_new_privileges()?;
+            if let Some(rules) = &rules {
+                let result =
+                    libc::syscall(libc::SYS_landlock_restrict_self, rules.as_raw_fd(), 0);
+                check(result as libc::c_int)?;
+            }
+            Ok(())
+        });
+    }
+    let started = Instant::now();
+    let mut child = command.spawn()?;
+    let group = child.id() as libc::pid_t;
+    let kill_group = || {
+        // SAFETY: the group is the child's own. It ends only when its last member has, so its
+        // number is nobody else's while a member is left, and without members nothing is killed.
+        unsafe { libc::kill(-group, libc::SIGKILL) };
+    };
+    let end = loop {
+        if let Some(status) = child.try_wait()? {
+            break End::Exited(status);
+        }
+        if started.elapsed() >= deadline {
+            kill_group();
+            child.wait()?;
+            break End::TimedOut;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    };
+    kill_group();
+    Ok(Output { end, log: read_log(&log_path)? })
+}
+
+/// Prepares the rules that confine a compiler; none where the kernel cannot enforce any.
+fn file_rules(program: &Path, folder: &Path) -> Result<Option<OwnedFd>, landlock::RulesetError> {
+    const KNOWN: ABI = ABI::V5;
+    let program = fs::canonicalize(program).unwrap_or_else(|_| program.to_path_buf());
+    let mut readable: Vec<PathBuf> = READABLE.iter().map(PathBuf::from).collect();
+    // A compiler outside of the system's folders brings its own libraries and headers; its prefix
+    // as a whole may be somebody's home.
+    if let Some(prefix) = program.parent().filter(|bin| bin.ends_with("bin")).and_then(Path::parent)
+    {
+        let parts = ["bin", "lib", "lib64", "libexec", "include", "share"];
+        readable.extend(parts.iter().map(|part| prefix.join(part)));
+    }
+    readable.push(program);
+    readable.retain(|path| path.exists());
+    let rules = Ruleset::default()
+        .set_compatibility(CompatLevel::BestEffort)
+        .handle_access(AccessFs::from_all(KNOWN))?
+        .handle_access(AccessNet::from_all(KNOWN))?
+        .create()?
+        .add_rules(path_beneath_rules(readable, AccessFs::from_read(KNOWN)))?
+        .add_rules(path_beneath_rules([folder], AccessFs::from_all(KNOWN)))?
+        .add_rules(path_beneath_rules(["/dev/null"], AccessFs::from_all(KNOWN)))?;
+    Ok(rules.into())
+}
+
+/// Reads what was printed, up to a limit, and says when something is missing.
+fn read_log(path: &Path) -> io::Result<String> {
+    let file = File::open(path)?;
+    let printed = file.metadata()?.len();
+    let mut bytes = Vec::new();
+    file.take(LOG_BYTES).read_to_end(&mut bytes)?;
+    let mut log = String::from_utf8_lossy(&bytes).into_owned();
+    if printed > LOG_BYTES {
+        log.push_str(&format!("\n[cut: the first {LOG_BYTES} of {printed} bytes]\n"));
+    }
+    Ok(log)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_compiler_is_unavailable_with_advice() {
+        let fault = find("no-such-compiler").expect_err("it does not exist");
+        assert_eq!(
+            fault.to_string(),
+            "`no-such-compiler` was not found on PATH; install it, or leave it out of `CC`"
+        );
+    }
+
+    #[test]
+    fn gcc_and_clang_say_their_versions() {
+        for name in ["gcc", "clang"] {
+            let tool = find(name).expect("the tests need gcc and clang");
+            assert!(tool.version.contains(name), "{}", tool.version);
+        }
+    }
+}

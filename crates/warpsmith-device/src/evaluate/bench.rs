@@ -1,0 +1,473 @@
+//! What one evaluation carries along: the candidate, its builds, its sessions, its notes.
+
+use std::collections::BTreeMap;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::sync::Arc;
+use std::time::Duration;
+
+use warpsmith_model::lab::{Baseline, Kernel, Role, Workload};
+use warpsmith_model::rng::Rng;
+use warpsmith_model::{
+    Blob, Build, Environment, ErrorSize, Fidelity, Guard, Job, Lab, Mismatch, MismatchKind, Outcome,
+    Params,
+    Request, RequestLimits, Stage,
+};
+
+use crate::bind;
+use crate::check::{self, Budget, Coverage, Wrong};
+use crate::corpus::{Case, Corpus};
+use crate::error::DeviceError;
+use crate::target::{
+    Artifact, CaseId, Clocked, Extent, Fault, LaunchPlan, Program, Session, Target, TensorPlan, Unit,
+};
+
+/// Why an evaluation ends before its end.
+#[derive(Debug)]
+pub(crate) enum Stop {
+    /// The candidate failed.
+    Outcome(Outcome),
+    /// We broke.
+    Broken(DeviceError),
+}
+
+impl From<DeviceError> for Stop {
+    fn from(error: DeviceError) -> Self {
+        Self::Broken(error)
+    }
+}
+
+/// What is evaluated.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Subject<'a> {
+    /// A kernel with parameters.
+    Kernel { kernel: &'a Kernel, params: &'a Params },
+    /// A library.
+    Baseline { baseline: &'a Baseline },
+}
+
+impl Subject<'_> {
+    pub(crate) fn name(&self) -> &str {
+        match self {
+            Self::Kernel { kernel, .. } => &kernel.name,
+            Self::Baseline { baseline } => &baseline.name,
+        }
+    }
+
+    pub(crate) fn serves(&self, shape: &Workload) -> Result<bool, DeviceError> {
+        let served = match self {
+            Self::Kernel { kernel, .. } => kernel.serves(shape),
+            Self::Baseline { baseline } => baseline.serves(shape),
+        };
+        served.map_err(|source| DeviceError::Expression {
+            what: format!("`requires` of `{}` on `{}`", self.name(), shape.name),
+            source,
+        })
+    }
+
+    fn unit(&self, lab: &Lab, shape: &Workload, deadline: Duration) -> Result<Unit, DeviceError> {
+        match self {
+            Self::Kernel { kernel, params } => {
+                bind::kernel_unit(lab, kernel, params, shape, deadline)
+            }
+            Self::Baseline { baseline } => Ok(Unit {
+                file_name: baseline.script.clone(),
+                source: String::new(),
+                headers: Vec::new(),
+                entries: Vec::new(),
+                signature: Vec::new(),
+                defines: Vec::new(),
+                compiler: String::new(),
+                flags: Vec::new(),
+                deadline,
+            }),
+        }
+    }
+
+    fn bind(
+        &self,
+        target: &dyn Target,
+        lab: &Lab,
+        shape: &Workload,
+        artifact: Artifact,
+    ) -> Result<Program, DeviceError> {
+        match self {
+            Self::Kernel { kernel, params } => {
+                bind::kernel_program(lab, kernel, params, shape, target.info(), artifact)
+            }
+            Self::Baseline { .. } => Ok(Program {
+                artifact,
+                tensors: bind::tensor_plans(lab, shape)?,
+                axes: bind::axis_values(lab, shape),
+                scalars: bind::scalar_values(lab, shape)?,
+                scratch: Vec::new(),
+                launches: vec![LaunchPlan { entry: 0, blocks: 1, chunk: 1 }],
+            }),
+        }
+    }
+
+    /// Compiles for a shape and binds it; `artifacts` remembers what was compiled before.
+    pub(crate) fn program(
+        &self,
+        target: &mut dyn Target,
+        lab: &Lab,
+        shape: &Workload,
+        deadline: Duration,
+        artifacts: &mut Vec<(Unit, Artifact)>,
+    ) -> Result<Program, ProgramError> {
+        let unit = self.unit(lab, shape, deadline).map_err(ProgramError::Broken)?;
+        let artifact = match artifacts.iter().find(|(known, _)| *known == unit) {
+            Some((_, artifact)) => artifact.clone(),
+            None => {
+                let artifact = target.compile(&unit).map_err(ProgramError::Compile)?;
+                artifacts.push((unit, artifact.clone()));
+                artifact
+            }
+        };
+        self.bind(target, lab, shape, artifact).map_err(ProgramError::Broken)
+    }
+}
+
+/// Why there is no program.
+#[derive(Debug)]
+pub(crate) enum ProgramError {
+    /// The target did not compile it.
+    Compile(Fault),
+    /// The request or the contract is wrong.
+    Broken(DeviceError),
+}
+
+/// One evaluation under way.
+pub(crate) struct Bench<'a> {
+    pub(crate) lab: &'a Lab,
+    pub(crate) subject: Subject<'a>,
+    pub(crate) limits: &'a RequestLimits,
+    pub(crate) seed: u64,
+    pub(crate) corpus: &'a mut Corpus,
+    /// Serves the reference, the oracle and, unless there is a `rival`, the candidate.
+    pub(crate) target: &'a mut dyn Target,
+    rival: Option<&'a mut dyn Target>,
+    rival_cases: BTreeMap<CaseId, CaseId>,
+    artifacts: Vec<(Unit, Artifact)>,
+    /// Seconds of an empty launch.
+    pub(crate) floor_s: f64,
+    /// Chooses what is looked at; no candidate can foresee it.
+    pub(crate) rng: Rng,
+    hash_inputs: bool,
+    builds: Vec<Build>,
+    blobs: Vec<Blob>,
+    pub(crate) launch_s: f64,
+    pub(crate) notes: Vec<String>,
+}
+
+/// What an evaluation leaves behind.
+pub(crate) struct Leavings {
+    pub(crate) builds: Vec<Build>,
+    pub(crate) blobs: Vec<Blob>,
+    pub(crate) launch_s: f64,
+    pub(crate) notes: Vec<String>,
+}
+
+impl<'a> Bench<'a> {
+    #[expect(clippy::too_many_arguments, reason = "each is one thing that an evaluation needs")]
+    pub(crate) fn new(
+        target: &'a mut dyn Target,
+        rival: Option<&'a mut dyn Target>,
+        corpus: &'a mut Corpus,
+        lab: &'a Lab,
+        subject: Subject<'a>,
+        request: &'a Request,
+        environment: &Environment,
+        floor_s: f64,
+    ) -> Self {
+        let isolation = &environment.isolation;
+        let guards = [
+            ("the filter on system calls", &isolation.seccomp),
+            ("file-system confinement", &isolation.landlock),
+            ("resource limits", &isolation.rlimits),
+            ("sealed inputs", &isolation.sealed_inputs),
+        ];
+        let notes = match subject {
+            Subject::Baseline { .. } => Vec::new(),
+            Subject::Kernel { .. } => guards
+                .iter()
+                .filter_map(|(what, guard)| match guard {
+                    Guard::Active => None,
+                    Guard::Missing { reason } => Some(format!("ran without {what}: {reason}")),
+                })
+                .collect(),
+        };
+        let sealed = isolation.sealed_inputs == Guard::Active;
+        Self {
+            lab,
+            subject,
+            limits: &request.limits,
+            seed: request.job.seed,
+            corpus,
+            target,
+            rival,
+            rival_cases: BTreeMap::new(),
+            artifacts: Vec::new(),
+            floor_s,
+            rng: Rng::new(system_seed()),
+            hash_inputs: request.job.fidelity == Fidelity::Full || !sealed,
+            builds: Vec::new(),
+            blobs: Vec::new(),
+            launch_s: 0.0,
+            notes,
+        }
+    }
+
+    /// Returns the workloads that the job names; at the micro fidelity those of the lab when it
+    /// names none.
+    pub(crate) fn workloads(&self, job: &Job) -> Result<Vec<Workload>, Stop> {
+        let names = match job.fidelity {
+            Fidelity::Micro if job.workloads.is_empty() => &self.lab.micro_workloads,
+            _ => &job.workloads,
+        };
+        if names.is_empty() {
+            let message = format!("the job for `{}` names no workload", self.subject.name());
+            return Err(DeviceError::BadRequest(message).into());
+        }
+        let mut workloads = Vec::new();
+        for name in names {
+            let workload = self.lab.workload(name).ok_or_else(|| DeviceError::UnknownWorkload {
+                lab: self.lab.name.clone(),
+                workload: name.clone(),
+            })?;
+            if !self.subject.serves(workload)? {
+                let subject = self.subject.name().to_string();
+                return Err(DeviceError::NotServed { subject, workload: name.clone() }.into());
+            }
+            workloads.push(workload.clone());
+        }
+        Ok(workloads)
+    }
+
+    /// Returns the candidate, compiled for a shape.
+    pub(crate) fn program(&mut self, shape: &Workload) -> Result<Program, Stop> {
+        let deadline = Duration::from_secs_f64(self.limits.compile_deadline_s);
+        let known = self.artifacts.len();
+        let target: &mut dyn Target = match &mut self.rival {
+            Some(rival) => &mut **rival,
+            None => &mut *self.target,
+        };
+        let program =
+            self.subject.program(target, self.lab, shape, deadline, &mut self.artifacts);
+        for (_, artifact) in &self.artifacts[known..] {
+            let log = Blob::new(artifact.log.clone());
+            self.builds.push(Build {
+                binary: artifact.binary,
+                command: artifact.command.clone(),
+                compile_s: artifact.compile_s,
+                cached: artifact.cached,
+                log: log.id,
+            });
+            if !self.blobs.contains(&log) {
+                self.blobs.push(log);
+            }
+        }
+        program.map_err(|error| match error {
+            ProgramError::Broken(error) => Stop::Broken(error),
+            ProgramError::Compile(fault) => self.compile_outcome(fault),
+        })
+    }
+
+    fn compile_outcome(&mut self, fault: Fault) -> Stop {
+        let (message, log) = match fault {
+            Fault::Compile { message, log } => (message, log),
+            Fault::TimedOut { limit_s } => {
+                (format!("the compiler did not finish within {limit_s} s"), String::new())
+            }
+            Fault::Crashed(cause) => (format!("the compiler {cause}"), String::new()),
+            Fault::Unavailable(_) | Fault::Broken { .. } => {
+                let doing = format!("compiling `{}`", self.subject.name());
+                return DeviceError::Target { doing, source: fault }.into();
+            }
+        };
+        let log = Blob::new(log);
+        let outcome = Outcome::CompileFailed { message, log: log.id };
+        self.blobs.push(log);
+        Stop::Outcome(outcome)
+    }
+
+    /// Opens a session of the candidate on cases.
+    pub(crate) fn open(
+        &mut self,
+        program: &Program,
+        cases: &[Arc<Case>],
+    ) -> Result<Box<dyn Session>, Stop> {
+        let deadline = Duration::from_secs_f64(self.limits.launch_deadline_s);
+        let workload = &cases[0].shape.name;
+        let Some(rival) = &mut self.rival else {
+            let ids: Vec<CaseId> = cases.iter().map(|case| case.id).collect();
+            let opened = self.target.open(program, &ids, deadline);
+            return opened.map_err(|fault| launch_outcome(&self.subject, workload, fault));
+        };
+        let mut ids = Vec::new();
+        for case in cases {
+            let id = match self.rival_cases.get(&case.id) {
+                Some(id) => *id,
+                None => {
+                    let contents = case.contents(self.lab, &program.tensors);
+                    let staged = rival.stage(&program.tensors, &contents);
+                    let id =
+                        staged.map_err(|fault| launch_outcome(&self.subject, workload, fault))?;
+                    self.rival_cases.insert(case.id, id);
+                    id
+                }
+            };
+            ids.push(id);
+        }
+        let opened = rival.open(program, &ids, deadline);
+        opened.map_err(|fault| launch_outcome(&self.subject, workload, fault))
+    }
+
+    /// Launches, and counts the time.
+    pub(crate) fn launch(
+        &mut self,
+        session: &mut dyn Session,
+        slots: &[usize],
+        extent: &Extent,
+        workload: &str,
+    ) -> Result<Clocked, Stop> {
+        let clocked = session
+            .launch(slots, extent)
+            .map_err(|fault| launch_outcome(&self.subject, workload, fault))?;
+        self.launch_s += clocked.elapsed_s;
+        Ok(clocked)
+    }
+
+    /// Judges everything that a launch left of a case: the guards, the inputs, every output.
+    pub(crate) fn judge(
+        &mut self,
+        session: &dyn Session,
+        slot: usize,
+        case: &Case,
+        program: &Program,
+        stage: Stage,
+        look: Look,
+    ) -> Result<ErrorSize, Stop> {
+        if self.hash_inputs {
+            let changed = match (&self.rival, self.rival_cases.get(&case.id)) {
+                (Some(rival), Some(id)) => rival.changed_input(*id),
+                _ => self.target.changed_input(case.id),
+            };
+            if let Some(tensor) = changed {
+                // Every later candidate would be judged on the wrong inputs.
+                self.corpus.clear(self.target);
+                let plan = &program.tensors[tensor];
+                let wrong = unequal_bytes(MismatchKind::InputChanged, plan);
+                let mismatch = wrong.at(&case.place(self.lab, stage), &plan.name);
+                return Err(Stop::Outcome(Outcome::Incorrect { mismatch }));
+            }
+        }
+        judge_case(self.lab, session, slot, case, program, stage, look, &mut self.rng)
+            .map_err(|mismatch| Stop::Outcome(Outcome::Incorrect { mismatch }))
+    }
+
+    /// Says whether sessions must be opened anew before a case is launched again. Baselines are
+    /// trusted not to remember answers, and their interpreters take seconds to start.
+    pub(crate) fn reopens(&self) -> bool {
+        self.rival.is_none()
+    }
+
+    /// Frees what was staged for the baseline alone.
+    pub(crate) fn finish(mut self) -> Leavings {
+        if let Some(rival) = &mut self.rival {
+            for id in self.rival_cases.values() {
+                rival.unstage(*id);
+            }
+        }
+        Leavings {
+            builds: self.builds,
+            blobs: self.blobs,
+            launch_s: self.launch_s,
+            notes: self.notes,
+        }
+    }
+}
+
+/// Judges the guards and the outputs that a launch left of a case.
+#[expect(clippy::too_many_arguments, reason = "what to judge, by what, and how closely")]
+pub(crate) fn judge_case(
+    lab: &Lab,
+    session: &dyn Session,
+    slot: usize,
+    case: &Case,
+    program: &Program,
+    stage: Stage,
+    look: Look,
+    rng: &mut Rng,
+) -> Result<ErrorSize, Mismatch> {
+    let failed = |wrong: Wrong, tensor: &str| wrong.at(&case.place(lab, stage), tensor);
+    if let Some(tensor) = session.overwritten_guard(slot) {
+        let plan = &program.tensors[tensor];
+        return Err(failed(unequal_bytes(MismatchKind::GuardOverwritten, plan), &plan.name));
+    }
+    let mut worst = ErrorSize::default();
+    let outputs = bind::indices_of(&program.tensors, Role::Output);
+    for (tensor, expected) in outputs.into_iter().zip(&case.expected) {
+        let plan = expected.plan();
+        let scale = lab.inputs[case.inputs].tolerance_scale;
+        let budget = Budget::new(&lab.tolerance, scale, plan.dtype);
+        let coverage = match look {
+            Look::All => Coverage::Whole,
+            Look::Written => Coverage::Written,
+            Look::Share(share) => expected.sample(share, rng),
+        };
+        let error = check::compare(session.output(slot, tensor), expected, &budget, &coverage)
+            .map_err(|wrong| failed(wrong, &plan.name))?;
+        worst = worse(worst, error);
+    }
+    Ok(worst)
+}
+
+/// How closely outputs are looked at.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Look {
+    /// Every element.
+    All,
+    /// Every element that was written; there must be one.
+    Written,
+    /// A random sample of rows with this share of the elements.
+    Share(f64),
+}
+
+/// Returns the larger error of each kind.
+pub(crate) fn worse(a: ErrorSize, b: ErrorSize) -> ErrorSize {
+    ErrorSize {
+        element_eps: a.element_eps.max(b.element_eps),
+        norm_eps: a.norm_eps.max(b.norm_eps),
+    }
+}
+
+/// Turns a fault of a candidate's process into its outcome, unless we broke.
+pub(crate) fn launch_outcome(subject: &Subject<'_>, workload: &str, fault: Fault) -> Stop {
+    let workload = workload.to_string();
+    match fault {
+        Fault::Crashed(cause) => Stop::Outcome(Outcome::Crashed { workload, cause }),
+        Fault::TimedOut { limit_s } => Stop::Outcome(Outcome::TimedOut { workload, limit_s }),
+        Fault::Compile { .. } | Fault::Unavailable(_) | Fault::Broken { .. } => {
+            let doing = format!("running `{}` on `{workload}`", subject.name());
+            Stop::Broken(DeviceError::Target { doing, source: fault })
+        }
+    }
+}
+
+/// Returns a number from the system's randomness (the standard library seeds its hash tables with
+/// it), for choices that no candidate may foresee.
+pub(crate) fn system_seed() -> u64 {
+    RandomState::new().build_hasher().finish()
+}
+
+fn unequal_bytes(kind: MismatchKind, plan: &TensorPlan) -> Wrong {
+    Wrong {
+        kind,
+        index: vec![0; plan.shape.len()],
+        got: f64::NAN,
+        expected: f64::NAN,
+        excess: f64::INFINITY,
+        wrong: 1,
+        total: plan.elements() as u64,
+    }
+}

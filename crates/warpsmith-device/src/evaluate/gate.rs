@@ -1,0 +1,176 @@
+//! The full gate: small shapes against the reference, real shapes under every affordable
+//! distribution, and the same input again.
+
+use std::sync::Arc;
+
+use warpsmith_model::lab::{Range, Role, Workload};
+use warpsmith_model::rng::Rng;
+use warpsmith_model::{ErrorSize, Outcome, Stage};
+
+use super::bench::{Bench, Look, Stop, worse};
+use crate::bind;
+use crate::check;
+use crate::corpus::{Case, Want};
+use crate::target::{Extent, Program, Session};
+
+/// Shapes that are drawn from the lab's ranges.
+const DRAWN_SHAPES: usize = 6;
+/// Draws until that many are found that the kernel serves.
+const MOST_DRAWS: usize = 200;
+/// Seconds that the answers for the further distributions of one workload may cost; beyond it they
+/// are checked on the small shapes alone, which is noted.
+const FURTHER_DISTRIBUTIONS_S: f64 = 1.0;
+
+/// Judges the candidate on every proof shape and on drawn ones, under every distribution, twice.
+pub(super) fn small_shapes(bench: &mut Bench<'_>) -> Result<(), Stop> {
+    let lab = bench.lab;
+    let mut shapes = Vec::new();
+    for shape in &lab.proofs {
+        if bench.subject.serves(shape)? {
+            shapes.push(shape.clone());
+        } else {
+            bench.notes.push(format!(
+                "does not serve the proof shape {}, so it was not checked there",
+                bind::describe_shape(shape)
+            ));
+        }
+    }
+    shapes.extend(draw_shapes(bench)?);
+    for shape in &shapes {
+        small_shape(bench, shape)?;
+    }
+    Ok(())
+}
+
+fn draw_shapes(bench: &mut Bench<'_>) -> Result<Vec<Workload>, Stop> {
+    let lab = bench.lab;
+    if lab.ranges.is_empty() {
+        let note = "the lab states no [ranges], so no further shapes were drawn";
+        bench.notes.push(note.to_string());
+        return Ok(Vec::new());
+    }
+    let mut rng = Rng::derive(bench.seed, "drawn shapes");
+    let mut shapes: Vec<Workload> = Vec::new();
+    for _ in 0..MOST_DRAWS {
+        if shapes.len() == DRAWN_SHAPES {
+            break;
+        }
+        let axes: Vec<(String, i64)> =
+            lab.ranges.iter().map(|(axis, range)| (axis.clone(), draw(range, &mut rng))).collect();
+        let shape = Workload { name: "drawn".to_string(), axes };
+        if !shapes.contains(&shape) && bench.subject.serves(&shape)? {
+            shapes.push(shape);
+        }
+    }
+    if shapes.len() < DRAWN_SHAPES {
+        bench.notes.push(format!(
+            "serves {} of {MOST_DRAWS} shapes drawn from the lab's ranges; checked on these",
+            shapes.len()
+        ));
+    }
+    Ok(shapes)
+}
+
+fn draw(range: &Range, rng: &mut Rng) -> i64 {
+    match range {
+        Range::Span { min, max } => min + rng.below((max - min + 1) as usize) as i64,
+        Range::Values(values) => values[rng.below(values.len())],
+    }
+}
+
+fn small_shape(bench: &mut Bench<'_>, shape: &Workload) -> Result<(), Stop> {
+    let program = bench.program(shape)?;
+    let mut cases = bench.corpus.proof_cases(bench.target, bench.lab, shape, bench.seed)?;
+    // Distributions in no order that a candidate could know.
+    bench.rng.shuffle(&mut cases);
+    let mut session = bench.open(&program, &cases)?;
+    let slots: Vec<usize> = (0..cases.len()).collect();
+    bench.launch(&mut *session, &slots, &Extent::All, &shape.name)?;
+    let mut first = Vec::new();
+    for (slot, case) in cases.iter().enumerate() {
+        bench.judge(&*session, slot, case, &program, Stage::Proof, Look::All)?;
+        first.push(outputs(&*session, slot, &program));
+        session.poison(slot);
+    }
+    let backwards: Vec<usize> = slots.iter().rev().copied().collect();
+    bench.launch(&mut *session, &backwards, &Extent::All, &shape.name)?;
+    for (slot, case) in cases.iter().enumerate() {
+        same_again(bench, &*session, slot, case, &program, &first[slot])?;
+    }
+    Ok(())
+}
+
+/// Judges the candidate on a real workload; returns the worst error.
+pub(super) fn workload(bench: &mut Bench<'_>, workload: &Workload) -> Result<ErrorSize, Stop> {
+    let program = bench.program(workload)?;
+    let cases = gate_cases(bench, workload)?;
+    let name = &workload.name;
+    let mut error = ErrorSize::default();
+
+    let mut session = bench.open(&program, &cases)?;
+    for (slot, case) in cases.iter().enumerate() {
+        bench.launch(&mut *session, &[slot], &Extent::All, name)?;
+        let judged = bench.judge(&*session, slot, case, &program, Stage::Gate, Look::All)?;
+        error = worse(error, judged);
+    }
+    let first = outputs(&*session, 0, &program);
+    session.poison(0);
+    bench.launch(&mut *session, &[0], &Extent::All, name)?;
+    same_again(bench, &*session, 0, &cases[0], &program, &first)?;
+    drop(session);
+
+    // A fresh process, with another case before it.
+    let two = [Arc::clone(&cases[1]), Arc::clone(&cases[0])];
+    let mut session = bench.open(&program, &two)?;
+    bench.launch(&mut *session, &[0, 1], &Extent::All, name)?;
+    same_again(bench, &*session, 1, &two[1], &program, &first)?;
+    Ok(error)
+}
+
+/// Returns two contents of the first distribution and, where answers are cheap, one of each other.
+fn gate_cases(bench: &mut Bench<'_>, workload: &Workload) -> Result<Vec<Arc<Case>>, Stop> {
+    let (lab, seed) = (bench.lab, bench.seed);
+    let mut cases =
+        bench.corpus.cases(bench.target, lab, workload, 0, seed, Want::Exactly(2))?;
+    let further = lab.inputs.len() - 1;
+    let answer_s = bench.corpus.answer_s(bench.target, lab, workload, seed)?;
+    if answer_s * further as f64 > FURTHER_DISTRIBUTIONS_S {
+        bench.notes.push(format!(
+            "{}: an answer costs {answer_s:.1} s, so the {further} further distribution(s) were \
+             checked on small shapes only",
+            workload.name
+        ));
+        return Ok(cases);
+    }
+    for inputs in 1..lab.inputs.len() {
+        let want = Want::Exactly(1);
+        cases.extend(bench.corpus.cases(bench.target, lab, workload, inputs, seed, want)?);
+    }
+    Ok(cases)
+}
+
+fn outputs(session: &dyn Session, slot: usize, program: &Program) -> Vec<Vec<u8>> {
+    bind::indices_of(&program.tensors, Role::Output)
+        .into_iter()
+        .map(|tensor| session.output(slot, tensor).to_vec())
+        .collect()
+}
+
+fn same_again(
+    bench: &Bench<'_>,
+    session: &dyn Session,
+    slot: usize,
+    case: &Case,
+    program: &Program,
+    first: &[Vec<u8>],
+) -> Result<(), Stop> {
+    let tensors = bind::indices_of(&program.tensors, Role::Output);
+    for (tensor, first) in tensors.into_iter().zip(first) {
+        let plan = &program.tensors[tensor];
+        check::compare_bits(plan, first, session.output(slot, tensor)).map_err(|wrong| {
+            let mismatch = wrong.at(&case.place(bench.lab, Stage::Repeat), &plan.name);
+            Stop::Outcome(Outcome::Incorrect { mismatch })
+        })?;
+    }
+    Ok(())
+}

@@ -1,0 +1,122 @@
+//! The microbenchmark: one wave of the kernel's own blocks, checked and scaled to the whole.
+//!
+//! A wave is as many blocks of the last launch as there are threads, or a small multiple when that
+//! is too short for the clock, evenly spaced over the workload so that cheap and expensive blocks
+//! (a causal mask) are met in their true proportion.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use warpsmith_model::lab::Workload;
+use warpsmith_model::rng::Rng;
+use warpsmith_model::{ErrorSize, Measurement, Stage};
+
+use super::bench::{Bench, Look, Stop, worse};
+use crate::clock::{self, Rule};
+use crate::corpus::{Case, Want};
+use crate::target::Extent;
+
+/// A wave should take this long, so that the launch's own cost does not drown it.
+const WAVE_S: f64 = 3e-4;
+/// But has at most this many blocks for each thread.
+const MOST_BLOCKS_PER_THREAD: i64 = 16;
+/// Cases that one session gets.
+const SESSION_CASES: usize = 6;
+
+/// Measures waves on one workload.
+pub(super) fn measure(bench: &mut Bench<'_>, workload: &Workload) -> Result<Measurement, Stop> {
+    let program = bench.program(workload)?;
+    let cases: Vec<Arc<Case>> =
+        bench.corpus.cases(bench.target, bench.lab, workload, 0, bench.seed, Want::AsManyAsPay)?;
+    let last = program.launches.last().expect("a kernel has a launch");
+    if program.launches.len() > 1 {
+        let note = format!(
+            "{}: the wave is of the last launch; the {} before it are not in its time",
+            workload.name,
+            program.launches.len() - 1
+        );
+        bench.notes.push(note);
+    }
+    let threads = i64::from(bench.target.info().threads.max(1));
+    let rule = Rule::micro(bench.limits);
+    let started = Instant::now();
+    let mut wave = evenly_spaced(last.blocks, threads);
+    let mut sized = false;
+    let mut launched_s = 0.0;
+    let mut samples_s: Vec<f64> = Vec::new();
+    let mut ticks = Vec::new();
+    let mut error = ErrorSize::default();
+    let mut order_rng = Rng::derive(bench.seed, &workload.name);
+    let stop = loop {
+        let mut chosen = cases.clone();
+        order_rng.shuffle(&mut chosen);
+        chosen.truncate(SESSION_CASES);
+        let mut session = bench.open(&program, &chosen)?;
+        let warm_up = Extent::Blocks(wave.clone());
+        let first = bench.launch(&mut *session, &[0], &warm_up, &workload.name)?;
+        let judged =
+            bench.judge(&*session, 0, &chosen[0], &program, Stage::Gate, Look::Written)?;
+        error = worse(error, judged);
+        if !sized {
+            let multiple = (WAVE_S / first.elapsed_s.max(1e-9)).ceil() as i64;
+            wave = evenly_spaced(last.blocks, threads * multiple.clamp(1, MOST_BLOCKS_PER_THREAD));
+            sized = true;
+        }
+        let share = wave.len() as f64 / last.blocks as f64;
+        let extent = Extent::Blocks(wave.clone());
+        let mut stop = None;
+        let mut timed = 0;
+        for slot in 1..chosen.len() {
+            let clocked = bench.launch(&mut *session, &[slot], &extent, &workload.name)?;
+            timed = slot;
+            launched_s += clocked.elapsed_s;
+            samples_s.push(clocked.elapsed_s / share);
+            ticks.extend(clocked.ticks.map(|ticks| (ticks as f64 / share) as u64));
+            let spent_s = launched_s.max(started.elapsed().as_secs_f64());
+            stop = clock::decide(&rule, &samples_s, spent_s);
+            if stop.is_some() {
+                break;
+            }
+        }
+        for slot in 1..=timed {
+            let judged = bench.judge(
+                &*session,
+                slot,
+                &chosen[slot],
+                &program,
+                Stage::Timing,
+                Look::Written,
+            )?;
+            error = worse(error, judged);
+        }
+        if let Some(stop) = stop {
+            break stop;
+        }
+    };
+    Ok(Measurement {
+        workload: workload.name.clone(),
+        samples_s,
+        batch: 1,
+        ticks,
+        share: wave.len() as f64 / last.blocks as f64,
+        error,
+        stop,
+        launch_floor_s: bench.floor_s,
+    })
+}
+
+/// Returns `count` blocks at equal distances, or all when there are no more.
+fn evenly_spaced(blocks: i64, count: i64) -> Vec<i64> {
+    if count >= blocks {
+        return (0..blocks).collect();
+    }
+    (0..count).map(|idx| (2 * idx + 1) * blocks / (2 * count)).collect()
+}
+
+#[cfg(test)]
+#[test]
+fn waves_are_spread_over_the_workload() {
+    assert_eq!(evenly_spaced(100, 4), [12, 37, 62, 87]);
+    assert_eq!(evenly_spaced(3, 4), [0, 1, 2]);
+    assert_eq!(evenly_spaced(5, 4), [0, 1, 3, 4]);
+}

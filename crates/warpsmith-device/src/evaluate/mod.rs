@@ -1,0 +1,163 @@
+//! Evaluates one candidate: compiles it, judges what it computes, times it, answers with a finding.
+//!
+//! [`evaluate`] is for kernels and [`evaluate_baseline`] for libraries; both go through the same
+//! gate and under the same clock. A failing candidate is data ([`Outcome`]); an `Err` means that the
+//! lab, the request or the machine is at fault.
+//!
+//! What each fidelity does:
+//!
+//! | | `Micro` | `Rank` | `Full` |
+//! |---|---|---|---|
+//! | proof shapes against the reference | | | every distribution, each twice |
+//! | shapes drawn from the lab's ranges | | | six, every distribution, each twice |
+//! | real shapes before timing | | one content | every affordable distribution, two contents of the first, same input twice and in two processes |
+//! | timing | one wave of blocks | short | long |
+//! | timed outputs | where written | a random sample of rows when large | all of every one |
+//!
+//! In every session a case is launched once, except where repeatability is the question, so no
+//! answer can be remembered; the first launch of a session warms up and is judged like any other.
+
+mod bench;
+mod gate;
+mod micro;
+mod timing;
+
+use std::time::Instant;
+
+use warpsmith_model::lab::{Baseline, Kernel};
+use warpsmith_model::{
+    Ceilings, Environment, FORMAT_VERSION, Fidelity, Finding, Lab, Outcome, Request, Trial,
+};
+
+use crate::baseline::Python;
+use crate::corpus::Corpus;
+use crate::error::DeviceError;
+use crate::target::Target;
+pub(crate) use bench::{
+    Look, ProgramError, Stop, Subject, judge_case, launch_outcome, system_seed,
+};
+pub(crate) use timing::output_bytes;
+use bench::Bench;
+
+/// Evaluates a kernel. The target compiles it, stages inputs and runs it; the corpus knows what is
+/// right.
+pub fn evaluate(
+    target: &mut dyn Target,
+    corpus: &mut Corpus,
+    lab: &Lab,
+    kernel: &Kernel,
+    request: &Request,
+    environment: &Environment,
+    ceilings: Option<&Ceilings>,
+) -> Result<Finding, DeviceError> {
+    let started = Instant::now();
+    let floor_s = match ceilings {
+        Some(ceilings) => ceilings.launch_floor_s,
+        None => corpus.launch_floor_s(target)?,
+    };
+    let subject = Subject::Kernel { kernel, params: &request.job.candidate.params };
+    let bench = Bench::new(target, None, corpus, lab, subject, request, environment, floor_s);
+    answer(bench, request, environment, ceilings, started)
+}
+
+/// Evaluates a baseline, run by Python; the target serves the reference and the oracle.
+#[expect(clippy::too_many_arguments, reason = "those of `evaluate` and the Python that runs it")]
+pub fn evaluate_baseline(
+    python: &mut Python,
+    target: &mut dyn Target,
+    corpus: &mut Corpus,
+    lab: &Lab,
+    baseline: &Baseline,
+    request: &Request,
+    environment: &Environment,
+    ceilings: Option<&Ceilings>,
+) -> Result<Finding, DeviceError> {
+    let started = Instant::now();
+    if request.job.fidelity == Fidelity::Micro {
+        let message = format!("baseline `{}` has no blocks to run a wave of", baseline.name);
+        return Err(DeviceError::BadRequest(message));
+    }
+    let subject = Subject::Baseline { baseline };
+    let floor_s = python.launch_floor_s()?;
+    let bench =
+        Bench::new(target, Some(python), corpus, lab, subject, request, environment, floor_s);
+    answer(bench, request, environment, ceilings, started)
+}
+
+fn answer(
+    mut bench: Bench<'_>,
+    request: &Request,
+    environment: &Environment,
+    ceilings: Option<&Ceilings>,
+    started: Instant,
+) -> Result<Finding, DeviceError> {
+    let judged = judge(&mut bench, request, ceilings);
+    let bench = bench.finish();
+    let outcome = match judged {
+        Ok(outcome) | Err(Stop::Outcome(outcome)) => outcome,
+        Err(Stop::Broken(error)) => return Err(error),
+    };
+    let trial = Trial {
+        format: FORMAT_VERSION,
+        id: request.job.trial,
+        job: request.job.clone(),
+        environment: environment.id(),
+        builds: bench.builds,
+        outcome,
+        same_binary_as: None,
+        wall_s: started.elapsed().as_secs_f64(),
+        launch_s: bench.launch_s,
+        notes: bench.notes,
+    };
+    Ok(Finding { trial, blobs: bench.blobs })
+}
+
+fn judge(
+    bench: &mut Bench<'_>,
+    request: &Request,
+    ceilings: Option<&Ceilings>,
+) -> Result<Outcome, Stop> {
+    let workloads = bench.workloads(&request.job)?;
+    // All builds first: a candidate that fails to compile for one shape fails, before any is timed.
+    for workload in &workloads {
+        bench.program(workload)?;
+    }
+    let mut measurements = Vec::new();
+    match request.job.fidelity {
+        Fidelity::Micro => {
+            for workload in &workloads {
+                measurements.push(micro::measure(bench, workload)?);
+            }
+        }
+        Fidelity::Rank => {
+            for workload in &workloads {
+                let measurement = timing::rank(bench, workload)?;
+                let hopeless = measurement.stop == warpsmith_model::StopReason::Hopeless;
+                measurements.push(measurement);
+                if hopeless {
+                    break;
+                }
+            }
+        }
+        Fidelity::Full => {
+            gate::small_shapes(bench)?;
+            let mut errors = Vec::new();
+            for workload in &workloads {
+                errors.push(gate::workload(bench, workload)?);
+            }
+            for (workload, error) in workloads.iter().zip(errors) {
+                measurements.push(timing::full(bench, workload, error)?);
+            }
+        }
+    }
+    if request.job.fidelity != Fidelity::Micro
+        && let Some(ceilings) = ceilings
+        && let Some(implausible) = timing::judge_plausibility(bench.lab, ceilings, &measurements)?
+    {
+        return Ok(implausible);
+    }
+    Ok(Outcome::Passed { measurements })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,214 @@
+//! Times a candidate on a workload, session after session, until the clock's rule says stop.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use warpsmith_model::lab::Workload;
+use warpsmith_model::roofline::{PLAUSIBILITY_MARGIN, plausible_floor_s};
+use warpsmith_model::rng::Rng;
+use warpsmith_model::{
+    Ceilings, ErrorSize, Lab, Measurement, Outcome, Stage, stats,
+};
+
+use super::bench::{Bench, Look, Stop, worse};
+use crate::bind;
+use crate::clock::{self, Rule};
+use crate::corpus::{Case, Want};
+use crate::error::DeviceError;
+use crate::target::{Extent, Program};
+
+/// Readings of the clock that one session should give.
+const READINGS_PER_SESSION: usize = 4;
+/// Output bytes that a ranking session prepares and judges, as far as the readings allow: poisoning
+/// and judging cost about half a millisecond a mebibyte, which the search would pay for each trial.
+const RANK_OUTPUT_BYTES: usize = 8 << 20;
+/// Output bytes of timed launches that are judged in a ranking session; of more, a random share.
+const RANK_JUDGED_BYTES: usize = 4 << 20;
+/// Output bytes that a session of the full fidelity prepares at most.
+const FULL_OUTPUT_BYTES: usize = 512 << 20;
+
+/// Times for ranking. The first launch of the first session is the gate.
+pub(super) fn rank(bench: &mut Bench<'_>, workload: &Workload) -> Result<Measurement, Stop> {
+    let program = bench.program(workload)?;
+    let cases =
+        bench.corpus.cases(bench.target, bench.lab, workload, 0, bench.seed, Want::AsManyAsPay)?;
+    let plan = Plan {
+        rule: Rule::rank(bench.limits, &workload.name),
+        estimate_s: bench.limits.incumbent_s.get(&workload.name).copied(),
+        session_output_bytes: RANK_OUTPUT_BYTES,
+        judged_bytes: Some(RANK_JUDGED_BYTES),
+    };
+    measure(bench, workload, &program, &cases, &plan, ErrorSize::default())
+}
+
+/// Times for the record, after the gate; `error` is the worst that the gate saw.
+pub(super) fn full(
+    bench: &mut Bench<'_>,
+    workload: &Workload,
+    error: ErrorSize,
+) -> Result<Measurement, Stop> {
+    let program = bench.program(workload)?;
+    let cases =
+        bench.corpus.cases(bench.target, bench.lab, workload, 0, bench.seed, Want::AsManyAsPay)?;
+    let plan = Plan {
+        rule: Rule::full(bench.limits),
+        estimate_s: bench.limits.incumbent_s.get(&workload.name).copied(),
+        session_output_bytes: FULL_OUTPUT_BYTES,
+        judged_bytes: None,
+    };
+    measure(bench, workload, &program, &cases, &plan, error)
+}
+
+struct Plan {
+    rule: Rule,
+    /// About how long a launch takes, where somebody knows.
+    estimate_s: Option<f64>,
+    session_output_bytes: usize,
+    /// Bytes of timed outputs that are judged in a session; none for all.
+    judged_bytes: Option<usize>,
+}
+
+fn measure(
+    bench: &mut Bench<'_>,
+    workload: &Workload,
+    program: &Program,
+    cases: &[Arc<Case>],
+    plan: &Plan,
+    mut error: ErrorSize,
+) -> Result<Measurement, Stop> {
+    let output_bytes = output_bytes(program);
+    let floor_s = bench.floor_s * program.launches.len() as f64;
+    let started = Instant::now();
+    let mut launched_s = 0.0;
+    let mut samples_s = Vec::new();
+    let mut ticks = Vec::new();
+    let mut batch = None;
+    let mut order_rng = Rng::derive(bench.seed, &workload.name);
+    let mut kept = None;
+    let stop = loop {
+        let (mut session, chosen) = match kept.take() {
+            Some(session_and_cases) => session_and_cases,
+            None => {
+                let n_cases = session_size(cases.len(), output_bytes, plan, batch, floor_s);
+                let mut chosen = cases.to_vec();
+                order_rng.shuffle(&mut chosen);
+                chosen.truncate(n_cases);
+                (bench.open(program, &chosen)?, chosen)
+            }
+        };
+
+        // The warm-up is a launch like any other and is judged in full, before anything is timed.
+        let first = bench.launch(&mut *session, &[0], &Extent::All, &workload.name)?;
+        let judged =
+            bench.judge(&*session, 0, &chosen[0], program, Stage::Gate, Look::All)?;
+        error = worse(error, judged);
+        let batch = *batch.get_or_insert_with(|| {
+            let launch_s = first.elapsed_s.min(plan.estimate_s.unwrap_or(f64::INFINITY));
+            clock::batch_size(launch_s, floor_s, chosen.len() - 1, READINGS_PER_SESSION)
+        });
+
+        let slots: Vec<usize> = (1..chosen.len()).collect();
+        let mut timed = 0;
+        let mut stop = None;
+        for slots in slots.chunks_exact(batch) {
+            let clocked = bench.launch(&mut *session, slots, &Extent::All, &workload.name)?;
+            timed += slots.len();
+            launched_s += clocked.elapsed_s;
+            samples_s.push(clocked.elapsed_s / batch as f64);
+            ticks.extend(clocked.ticks.map(|ticks| ticks / batch as u64));
+            let spent_s = launched_s.max(started.elapsed().as_secs_f64());
+            stop = clock::decide(&plan.rule, &samples_s, spent_s);
+            if stop.is_some() {
+                break;
+            }
+        }
+        let look = match plan.judged_bytes {
+            Some(most) if timed * output_bytes > most => {
+                Look::Share(most as f64 / (timed * output_bytes) as f64)
+            }
+            _ => Look::All,
+        };
+        for slot in 1..=timed {
+            let judged =
+                bench.judge(&*session, slot, &chosen[slot], program, Stage::Timing, look)?;
+            error = worse(error, judged);
+        }
+        if let Some(stop) = stop {
+            break stop;
+        }
+        if !bench.reopens() {
+            (0..chosen.len()).for_each(|slot| session.poison(slot));
+            kept = Some((session, chosen));
+        }
+    };
+    let warm_up = clock::warm_up(&samples_s);
+    if warm_up > 0 {
+        let what = format!("{}: {warm_up} leading sample(s) left out as warm-up", workload.name);
+        bench.notes.push(what);
+        samples_s.drain(..warm_up);
+        ticks.drain(..warm_up.min(ticks.len()));
+    }
+    bench.notes.extend(clock::remarks(&workload.name, &samples_s, floor_s));
+    Ok(Measurement {
+        workload: workload.name.clone(),
+        samples_s,
+        batch: batch.unwrap_or(1) as u32,
+        ticks,
+        share: 1.0,
+        error,
+        stop,
+        launch_floor_s: floor_s,
+    })
+}
+
+/// Returns how many cases a session gets: one to warm up on, and enough for its readings, as far as
+/// there are cases and the output's bytes allow.
+fn session_size(
+    available: usize,
+    output_bytes: usize,
+    plan: &Plan,
+    batch: Option<usize>,
+    floor_s: f64,
+) -> usize {
+    let by_memory = plan.session_output_bytes / output_bytes.max(1);
+    let most = available.min(by_memory.max(1 + READINGS_PER_SESSION));
+    let batch = match (batch, plan.estimate_s) {
+        (Some(batch), _) => batch,
+        (None, Some(launch_s)) => {
+            clock::batch_size(launch_s, floor_s, most - 1, READINGS_PER_SESSION)
+        }
+        (None, None) => return most,
+    };
+    most.min(1 + batch * READINGS_PER_SESSION)
+}
+
+/// Returns the bytes of the outputs of one case.
+pub(crate) fn output_bytes(program: &Program) -> usize {
+    bind::indices_of(&program.tensors, warpsmith_model::lab::Role::Output)
+        .into_iter()
+        .map(|tensor| program.tensors[tensor].bytes())
+        .sum()
+}
+
+/// Returns the verdict on measurements that are faster than the machine can be, if one is.
+pub(crate) fn judge_plausibility(
+    lab: &Lab,
+    ceilings: &Ceilings,
+    measurements: &[Measurement],
+) -> Result<Option<Outcome>, DeviceError> {
+    for measurement in measurements {
+        let Some(workload) = lab.workload(&measurement.workload) else { continue };
+        let work = bind::work_size(lab, workload)?;
+        let floor_s = plausible_floor_s(ceilings, work, lab.output_dtype());
+        let Some(time_s) = stats::median(&measurement.samples_s) else { continue };
+        if time_s < floor_s * (1.0 - PLAUSIBILITY_MARGIN) {
+            return Ok(Some(Outcome::Implausible {
+                workload: measurement.workload.clone(),
+                time_s,
+                floor_s,
+                measurements: measurements.to_vec(),
+            }));
+        }
+    }
+    Ok(None)
+}

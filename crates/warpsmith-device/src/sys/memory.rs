@@ -1,0 +1,186 @@
+//! Memory files and mappings.
+
+use std::ffi::CStr;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::unix::fs::FileExt;
+use std::ptr::NonNull;
+
+use super::check;
+
+/// The size of a page; the smallest one that the supported machines use, asked for once.
+pub(crate) fn page_bytes() -> usize {
+    // SAFETY: `sysconf` has no preconditions.
+    let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    usize::try_from(bytes).unwrap_or(4096)
+}
+
+/// A file that lives in memory and has no name in any folder.
+#[derive(Debug)]
+pub(crate) struct MemoryFile(File);
+
+impl MemoryFile {
+    /// Creates a file of this size, full of zeros; `name` is for people who look at `/proc`.
+    pub(crate) fn create(name: &CStr, bytes: usize) -> io::Result<Self> {
+        let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
+        // SAFETY: `name` is a C string that outlives the call.
+        let fd = check(unsafe { libc::memfd_create(name.as_ptr(), flags) })?;
+        // SAFETY: the call above just opened `fd` and nobody else has it.
+        let file = File::from(unsafe { OwnedFd::from_raw_fd(fd) });
+        file.set_len(bytes as u64)?;
+        Ok(Self(file))
+    }
+
+    /// Writes bytes at an offset.
+    pub(crate) fn write_at(&self, bytes: &[u8], offset: usize) -> io::Result<()> {
+        self.0.write_all_at(bytes, offset as u64)
+    }
+
+    /// Reads bytes at an offset.
+    pub(crate) fn read_at(&self, bytes: &mut [u8], offset: usize) -> io::Result<()> {
+        self.0.read_exact_at(bytes, offset as u64)
+    }
+
+    /// Forbids every later writing and every change of size and of these prohibitions. Mappings
+    /// made from now on can never be made writable.
+    pub(crate) fn seal(&self) -> io::Result<()> {
+        let seals = libc::F_SEAL_FUTURE_WRITE
+            | libc::F_SEAL_GROW
+            | libc::F_SEAL_SHRINK
+            | libc::F_SEAL_SEAL;
+        // SAFETY: the descriptor is open; `F_ADD_SEALS` takes an integer.
+        check(unsafe { libc::fcntl(self.0.as_raw_fd(), libc::F_ADD_SEALS, seals) })?;
+        Ok(())
+    }
+}
+
+impl AsFd for MemoryFile {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+/// A mapping that is unmapped when dropped.
+#[derive(Debug)]
+pub(crate) struct Mapping {
+    start: NonNull<u8>,
+    bytes: usize,
+}
+
+impl Mapping {
+    /// Maps the beginning of a file for reading and writing, shared with whoever else maps it.
+    pub(crate) fn shared(file: BorrowedFd<'_>, bytes: usize) -> io::Result<Self> {
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        let flags = libc::MAP_SHARED | libc::MAP_POPULATE;
+        // SAFETY: a new mapping at an address of the kernel's choice disturbs nothing.
+        let start = unsafe {
+            libc::mmap(std::ptr::null_mut(), bytes, protection, flags, file.as_raw_fd(), 0)
+        };
+        Self::from_result(start, bytes)
+    }
+
+    /// Reserves addresses without memory behind them; every access faults.
+    pub(crate) fn reserve(bytes: usize) -> io::Result<Self> {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        // SAFETY: a new mapping at an address of the kernel's choice disturbs nothing.
+        let start =
+            unsafe { libc::mmap(std::ptr::null_mut(), bytes, libc::PROT_NONE, flags, -1, 0) };
+        Self::from_result(start, bytes)
+    }
+
+    fn from_result(start: *mut libc::c_void, bytes: usize) -> io::Result<Self> {
+        if start == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let start = NonNull::new(start.cast()).ok_or_else(|| io::Error::other("mapped at null"))?;
+        Ok(Self { start, bytes })
+    }
+
+    /// Returns the first address.
+    pub(crate) fn start(&self) -> NonNull<u8> {
+        self.start
+    }
+
+    /// Returns the content.
+    ///
+    /// # Safety
+    ///
+    /// Everything is readable and nobody, in this process or another, writes while the slice lives.
+    pub(crate) unsafe fn content(&self) -> &[u8] {
+        // SAFETY: `start` and `bytes` are what was mapped; the caller vouches for the rest.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.bytes) }
+    }
+
+    /// Returns the content for writing.
+    ///
+    /// # Safety
+    ///
+    /// Everything is writable and nobody else, in this process or another, touches it while the
+    /// slice lives.
+    pub(crate) unsafe fn content_mut(&mut self) -> &mut [u8] {
+        // SAFETY: `start` and `bytes` are what was mapped; the caller vouches for the rest.
+        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.bytes) }
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is ours and nothing borrows from it any more.
+        unsafe { libc::munmap(self.start.as_ptr().cast(), self.bytes) };
+    }
+}
+
+/// What to put over a part of a reservation.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Overlay<'a> {
+    /// A part of a file, shared and read-only.
+    ReadOnly(BorrowedFd<'a>, usize),
+    /// A part of a file, read-only, with none of its pages present yet. Not shared, because the
+    /// kernel hides no pages of a file that this process may never write.
+    ReadOnlyAbsent(BorrowedFd<'a>, usize),
+    /// A part of a file, shared and writable.
+    Writable(BorrowedFd<'a>, usize),
+    /// Fresh memory of this process alone; touched at once when `true`.
+    Private {
+        /// Whether the pages are there from the beginning.
+        populate: bool,
+    },
+}
+
+impl Mapping {
+    /// Replaces the pages at `offset` by memory. Shared pages are made present at once, so that no
+    /// launch pays for page faults.
+    pub(crate) fn overlay(&self, offset: usize, bytes: usize, what: Overlay<'_>) -> io::Result<()> {
+        assert!(
+            offset.checked_add(bytes).is_some_and(|end| end <= self.bytes),
+            "overlays stay inside of the reservation"
+        );
+        let read_write = libc::PROT_READ | libc::PROT_WRITE;
+        let shared = libc::MAP_SHARED | libc::MAP_POPULATE;
+        let private = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        let (protection, flags, fd, file_offset) = match what {
+            Overlay::ReadOnly(fd, at) => (libc::PROT_READ, shared, fd.as_raw_fd(), at),
+            Overlay::ReadOnlyAbsent(fd, at) => {
+                (libc::PROT_READ, libc::MAP_PRIVATE, fd.as_raw_fd(), at)
+            }
+            Overlay::Writable(fd, at) => (read_write, shared, fd.as_raw_fd(), at),
+            Overlay::Private { populate: true } => {
+                (read_write, private | libc::MAP_POPULATE, -1, 0)
+            }
+            Overlay::Private { populate: false } => (read_write, private, -1, 0),
+        };
+        // SAFETY: the range lies inside of our own reservation, to which no reference exists.
+        let start = unsafe {
+            libc::mmap(
+                self.start.as_ptr().add(offset).cast(),
+                bytes,
+                protection,
+                flags | libc::MAP_FIXED,
+                fd,
+                file_offset as libc::off_t,
+            )
+        };
+        if start == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(()) }
+    }
+}

@@ -1,0 +1,147 @@
+//! Child processes: signals, states, limits.
+
+use std::io;
+use std::process::Child;
+
+use super::check;
+
+/// What `waitpid` said about a child.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ChildState {
+    /// It runs, or has nothing new to say.
+    Running,
+    /// It was stopped by a signal.
+    Stopped,
+    /// It left by itself, with this status.
+    Exited(i32),
+    /// A signal ended it.
+    Killed(i32),
+}
+
+/// A child that is killed and reaped when dropped.
+#[derive(Debug)]
+pub(crate) struct OwnedChild {
+    child: Child,
+    end: Option<ChildState>,
+}
+
+impl OwnedChild {
+    /// Takes over a child.
+    pub(crate) fn new(child: Child) -> Self {
+        Self { child, end: None }
+    }
+
+    /// Returns the process id.
+    pub(crate) fn pid(&self) -> libc::pid_t {
+        self.child.id() as libc::pid_t
+    }
+
+    /// Sends a signal; a child that has been reaped gets none, because its number may be another's.
+    pub(crate) fn signal(&self, signal: libc::c_int) -> io::Result<()> {
+        if self.end.is_none() {
+            // SAFETY: the child is not reaped, so the number is still its own.
+            check(unsafe { libc::kill(self.pid(), signal) })?;
+        }
+        Ok(())
+    }
+
+    /// Returns the child's state without waiting.
+    pub(crate) fn poll(&mut self) -> io::Result<ChildState> {
+        self.wait_with(libc::WNOHANG | libc::WUNTRACED)
+    }
+
+    /// Waits until the child stops or ends.
+    pub(crate) fn wait_for_stop(&mut self) -> io::Result<ChildState> {
+        self.wait_with(libc::WUNTRACED)
+    }
+
+    fn wait_with(&mut self, options: libc::c_int) -> io::Result<ChildState> {
+        if let Some(end) = self.end {
+            return Ok(end);
+        }
+        let mut status = 0;
+        loop {
+            // SAFETY: `status` is a live integer and the child is ours and not reaped.
+            match unsafe { libc::waitpid(self.pid(), &raw mut status, options) } {
+                -1 => {
+                    let error = io::Error::last_os_error();
+                    if error.kind() != io::ErrorKind::Interrupted {
+                        return Err(error);
+                    }
+                }
+                0 => return Ok(ChildState::Running),
+                _ => break,
+            }
+        }
+        let state = if libc::WIFSTOPPED(status) {
+            ChildState::Stopped
+        } else if libc::WIFSIGNALED(status) {
+            ChildState::Killed(libc::WTERMSIG(status))
+        } else {
+            ChildState::Exited(libc::WEXITSTATUS(status))
+        };
+        if state != ChildState::Stopped {
+            self.end = Some(state);
+        }
+        Ok(state)
+    }
+}
+
+impl Drop for OwnedChild {
+    fn drop(&mut self) {
+        // Both can fail only when the child is gone already, which is what they are for.
+        let _ = self.signal(libc::SIGKILL);
+        while self.end.is_none() && self.wait_with(0).is_ok() {}
+    }
+}
+
+/// Limits a resource of this process; a limit that is lower already stays.
+pub(crate) fn limit(resource: libc::__rlimit_resource_t, value: u64) -> io::Result<()> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: `limit` is a live structure; safe after `fork` too.
+    check(unsafe { libc::getrlimit(resource, &raw mut limit) })?;
+    let value = value.min(limit.rlim_max);
+    let limit = libc::rlimit { rlim_cur: value, rlim_max: value };
+    // SAFETY: `limit` is a live structure; safe after `fork` too.
+    check(unsafe { libc::setrlimit(resource, &raw const limit) })?;
+    Ok(())
+}
+
+/// Gives up for good the right to gain rights by running a program; Landlock and seccomp ask for it.
+pub(crate) fn forgo_new_privileges() -> io::Result<()> {
+    // SAFETY: takes integers only; safe after `fork` too.
+    check(unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) })?;
+    Ok(())
+}
+
+/// Asks the kernel to kill this process when the thread that started it ends.
+pub(crate) fn die_with_parent() -> io::Result<()> {
+    // SAFETY: takes integers only; safe after `fork` too.
+    check(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0) })?;
+    Ok(())
+}
+
+/// Lets another process of this user have up to this many seconds of processor time.
+pub(crate) fn allow_cpu_time(process: libc::pid_t, seconds: u64) -> io::Result<()> {
+    let mut limit = libc::rlimit64 { rlim_cur: 0, rlim_max: 0 };
+    let none = std::ptr::null_mut();
+    // SAFETY: `limit` is a live structure and no new limit is set.
+    check(unsafe { libc::prlimit64(process, libc::RLIMIT_CPU, none, &raw mut limit) })?;
+    limit.rlim_cur = seconds.min(limit.rlim_max);
+    // SAFETY: `limit` is a live structure and the old limit is not asked for.
+    check(unsafe { libc::prlimit64(process, libc::RLIMIT_CPU, &raw const limit, none) })?;
+    Ok(())
+}
+
+/// Returns the processors that this process may run on.
+pub(crate) fn allowed_cpus() -> io::Result<Vec<usize>> {
+    // SAFETY: all zeros is an empty set, and the call fills no more than its size.
+    let set = unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        check(libc::sched_getaffinity(0, size_of_val(&set), &raw mut set))?;
+        set
+    };
+    let n_cpus = libc::CPU_SETSIZE as usize;
+    // SAFETY: the index is below the size of the set.
+    Ok((0..n_cpus).filter(|cpu| unsafe { libc::CPU_ISSET(*cpu, &set) }).collect())
+}

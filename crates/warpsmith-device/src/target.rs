@@ -1,0 +1,223 @@
+//! The two seams of this crate: a [`Target`] compiles programs and opens [`Session`]s; a session
+//! launches a program on prepared cases, under the clock, and shows what it wrote.
+//!
+//! Running and timing are one act: every launch is timed and every output can be looked at, so
+//! there is nothing that a candidate could tell apart. The gate, the clock and the comparison are
+//! written once, against sessions, for CPU candidates, Python baselines and test fakes alike.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use warpsmith_model::lab::Role;
+use warpsmith_model::{BlobId, CrashCause, DType, DeviceInfo};
+
+/// A device that compiles and runs kernels.
+pub trait Target {
+    /// Describes the device.
+    fn info(&self) -> &DeviceInfo;
+
+    /// Compiles a unit, or finds it in the artifact cache by the hash of everything that went in.
+    fn compile(&mut self, unit: &Unit) -> Result<Artifact, Fault>;
+
+    /// Makes input contents resident, once, for any number of sessions. `contents` holds the bytes
+    /// of the input tensors, in the order of `tensors` (outputs skipped).
+    fn stage(&mut self, tensors: &[TensorPlan], contents: &[Vec<u8>]) -> Result<CaseId, Fault>;
+
+    /// Compares the inputs of a staged case with what was staged; returns the index (into the
+    /// `tensors` given to [`Target::stage`]) of one whose contents changed.
+    fn changed_input(&self, case: CaseId) -> Option<usize>;
+
+    /// Forgets a staged case and frees its memory.
+    fn unstage(&mut self, case: CaseId);
+
+    /// Starts a fresh process (or context) that has the program loaded and sees these cases.
+    /// Outputs of every case are poisoned. The session can launch each case any number of times,
+    /// but callers that time launch each case once per session, so that no answer can be cached.
+    fn open(
+        &mut self,
+        program: &Program,
+        cases: &[CaseId],
+        deadline: Duration,
+    ) -> Result<Box<dyn Session>, Fault>;
+}
+
+/// A loaded program with its cases. Dropping it ends its process.
+pub trait Session {
+    /// Launches the program on these cases (indices into the list given to [`Target::open`]), back
+    /// to back under one reading of the clock, then freezes the process, so that an output that
+    /// becomes right after the clock stopped is not seen. Fails when the deadline passes.
+    fn launch(&mut self, cases: &[usize], extent: &Extent) -> Result<Clocked, Fault>;
+
+    /// Returns the bytes of an output tensor (`tensor` indexes `Program::tensors`) as the last
+    /// launch left them.
+    fn output(&self, case: usize, tensor: usize) -> &[u8];
+
+    /// Checks the bytes around the outputs; returns the index of a tensor whose surroundings were
+    /// overwritten.
+    fn overwritten_guard(&self, case: usize) -> Option<usize>;
+
+    /// Fills the outputs of a case with poison (NaN) again.
+    fn poison(&mut self, case: usize);
+}
+
+/// One source to compile.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unit {
+    /// The name that compiler messages use for the source (`30_register_tile.c`).
+    pub file_name: String,
+    /// The source text.
+    pub source: String,
+    /// The headers on the include path, by file name.
+    pub headers: Vec<(String, String)>,
+    /// The functions that launches call, in order, without repetition.
+    pub entries: Vec<String>,
+    /// The C types of the arguments after which `block_begin` and `block_end` follow.
+    pub signature: Vec<Argument>,
+    /// Macros.
+    pub defines: Vec<(String, String)>,
+    /// The compiler's name (`cc`, `gcc`, `clang`).
+    pub compiler: String,
+    /// Flags, in order.
+    pub flags: Vec<String>,
+    /// How long the compiler may take.
+    pub deadline: Duration,
+}
+
+/// One argument of a kernel function; its index is into the session's list of the same kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Argument {
+    /// A pointer to a tensor.
+    Tensor(DType, Role),
+    /// An axis, `int64_t`.
+    Axis,
+    /// A scalar of this type.
+    Scalar(warpsmith_model::lab::ScalarType),
+    /// A pointer to a scratch buffer.
+    Scratch,
+}
+
+/// A compiled unit.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Artifact {
+    /// The file to load.
+    pub path: PathBuf,
+    /// The hash of the file's bytes; checked again when it is loaded.
+    pub binary: BlobId,
+    /// The command that made it.
+    pub command: Vec<String>,
+    /// What the compiler said.
+    pub log: String,
+    /// Seconds that the compiler took.
+    pub compile_s: f64,
+    /// Whether it was in the cache already.
+    pub cached: bool,
+}
+
+/// An artifact bound to one workload: all it takes to launch it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Program {
+    /// What to load.
+    pub artifact: Artifact,
+    /// The tensors, in argument order.
+    pub tensors: Vec<TensorPlan>,
+    /// The values of the axes, in argument order.
+    pub axes: Vec<i64>,
+    /// The values of the scalars, in argument order.
+    pub scalars: Vec<f64>,
+    /// The sizes of the scratch buffers in bytes, in argument order.
+    pub scratch: Vec<u64>,
+    /// The launches, in order.
+    pub launches: Vec<LaunchPlan>,
+}
+
+/// A tensor with its extents known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TensorPlan {
+    /// Its name, for messages.
+    pub name: String,
+    /// Its extents.
+    pub shape: Vec<u64>,
+    /// Its element type.
+    pub dtype: DType,
+    /// Whether it is read or written.
+    pub role: Role,
+}
+
+impl TensorPlan {
+    /// Returns the number of elements.
+    pub fn elements(&self) -> usize {
+        self.shape.iter().product::<u64>() as usize
+    }
+
+    /// Returns the size in bytes.
+    pub fn bytes(&self) -> usize {
+        self.elements() * self.dtype.size()
+    }
+}
+
+/// One launch with its extents known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LaunchPlan {
+    /// Index into `Unit::entries`.
+    pub entry: usize,
+    /// How many blocks.
+    pub blocks: i64,
+    /// How many blocks a thread takes at a time.
+    pub chunk: i64,
+}
+
+/// How much of a program to launch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Extent {
+    /// Every launch, every block.
+    All,
+    /// Every launch but the last in full and outside of the clock; of the last these blocks alone.
+    Blocks(Vec<i64>),
+}
+
+/// Inputs that a target holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct CaseId(pub usize);
+
+/// The clock's reading of one batch.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Clocked {
+    /// Seconds for the whole batch, by the harness's clock.
+    pub elapsed_s: f64,
+    /// Ticks of the cycle counter, by the harness; none where there is no counter.
+    pub ticks: Option<u64>,
+}
+
+/// Why a target could not do what was asked.
+#[derive(Debug, thiserror::Error)]
+pub enum Fault {
+    /// The candidate does not compile.
+    #[error("does not compile: {message}")]
+    Compile {
+        /// The first error, in one line.
+        message: String,
+        /// Everything that the compiler said.
+        log: String,
+    },
+    /// The candidate's process ended.
+    #[error("crashed: {0}")]
+    Crashed(CrashCause),
+    /// The candidate did not finish in time.
+    #[error("did not finish within {limit_s} s")]
+    TimedOut {
+        /// The limit.
+        limit_s: f64,
+    },
+    /// Something that this machine lacks, with what to do about it.
+    #[error("{0}")]
+    Unavailable(String),
+    /// We broke.
+    #[error("{what}")]
+    Broken {
+        /// What we were doing.
+        what: String,
+        /// What went wrong.
+        #[source]
+        source: std::io::Error,
+    },
+}

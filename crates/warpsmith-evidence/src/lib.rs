@@ -1,0 +1,52 @@
+//! The evidence: one SQLite file that keeps every trial, and what can be read out of it.
+//!
+//! [`Store`] records and returns; it derives nothing. [`derive`] holds the pure functions from
+//! records and summaries to rankings, standings and curves. [`export`] writes the files that people
+//! and other tools know.
+//!
+//! ```text
+//! Store::open(path)                    for campaigns; makes the file
+//!      ::open_read_only(path)          for queries
+//!   recording, each one durable transaction:
+//!      put_environment(&Environment) -> EnvironmentId      before start_run and append
+//!      start_run(&RunRecord)   finish_run(&RunId, &RunStatus)
+//!      append(&RunId, &Finding, at_unix_s) -> seq          trial and texts together
+//!      find_trial(&Question) -> Option<Trial>              an earlier answer, from any run
+//!      adopt(&RunId, &Trial, at_unix_s) -> seq             takes it over
+//!      put_ceilings(&RunId, &Ceilings, at)   newest_ceilings(&EnvironmentId)
+//!      put_comparison   put_chain   put_document(&RunId, kind, &Value)
+//!   reading:
+//!      runs() -> [RunSummary]          newest first
+//!      run("latest" | name | beginning) -> RunRecord
+//!      summaries(&RunId) -> [TrialSummary]                 no samples; fast
+//!      trials(&RunId) -> [RunTrial]    trial(id | beginning) -> Trial     every sample
+//!      blob(&BlobId)   environment   ceilings   comparisons   chain   documents   runs_of
+//!      verify() -> [fault]
+//!
+//! derive::leaderboard(&record, &summaries, Fidelity) -> Leaderboard { entries, baselines, unranked }
+//!       ::best_by_kernel(&board)       ::best_by_workload(&board, &summaries)
+//!       ::winner(&record, &summaries, &comparisons) -> Option<Winner>
+//!       ::standings(&comparison, against) -> [Standing]    paired speed-ups, ties called ties
+//!       ::micro_agreement(&summaries)  ::failures(&summaries)
+//!       ::convergence(&record, &summaries, &board)
+//!       ::parameter_effects(&kernel_record, &summaries, &board)
+//!       ::roofline_points(&lab_record, &ceilings, &summary)
+//!
+//! export::export(&store, &record, folder, &[Format]) -> [path]      read_best(path) -> BestList
+//! ```
+//!
+//! Deliberately absent: clocks (the caller says when), devices, and any way to delete evidence.
+
+pub mod derive;
+mod error;
+pub mod export;
+pub mod report;
+mod schema;
+mod store;
+mod summary;
+mod utc;
+
+pub use error::StoreError;
+pub use store::{Question, RunSummary, Store};
+pub use summary::{TrialSummary, WorkloadTime, workload_times};
+pub use utc::utc_text;

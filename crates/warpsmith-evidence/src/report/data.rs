@@ -1,0 +1,259 @@
+//! What a report is made from, and what is derived from it once for all sections.
+
+use std::collections::BTreeMap;
+
+use warpsmith_model::roofline::{self, WorkSize};
+use warpsmith_model::stats::{Interval, median_interval};
+use warpsmith_model::{
+    BlobId, Ceilings, ChainRecord, ComparisonPurpose, ComparisonRecord, ContenderKind, Environment,
+    Fidelity, LabRecord, Params, RunRecord, RunTrial, WorkloadRecord,
+};
+
+use crate::derive::{self, Decision, Leaderboard, Standing, score};
+use crate::summary::TrialSummary;
+
+/// Everything that a report is made from: the evidence of one run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ReportData {
+    /// The run: lab, settings, date.
+    pub run: RunRecord,
+    /// The machine, the tools and the protections.
+    pub environment: Environment,
+    /// What the machine can do at most; none when it was not measured.
+    pub ceilings: Option<Ceilings>,
+    /// How the lab's expected outputs were established; none when that was not recorded.
+    pub chain: Option<ChainRecord>,
+    /// The trials, in order.
+    pub trials: Vec<RunTrial>,
+    /// The paired comparisons, in order; the last one is the headline.
+    pub comparisons: Vec<ComparisonRecord>,
+    /// Sources and compiler logs that trials name.
+    pub texts: BTreeMap<BlobId, String>,
+}
+
+/// The trials without their samples, in the same order; apart from [`View`], which borrows them.
+pub(super) fn summarise(data: &ReportData) -> Vec<TrialSummary> {
+    data.trials.iter().map(TrialSummary::of).collect()
+}
+
+/// A report's data with everything derived that more than one section needs.
+#[derive(Debug)]
+pub(super) struct View<'a> {
+    pub(super) data: &'a ReportData,
+    pub(super) lab: &'a LabRecord,
+    pub(super) summaries: &'a [TrialSummary],
+    /// One per trial, in the same order.
+    pub(super) scores: Vec<Score>,
+    /// The ranking at the fidelity whose trials show the search; none without candidates.
+    pub(super) board: Option<Leaderboard<'a>>,
+    pub(super) winner: Option<Winner<'a>>,
+    pub(super) comparison: Option<ComparisonView<'a>>,
+}
+
+/// The worth of one trial.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Score {
+    /// The geometric mean of the medians over the workloads of its fidelity.
+    pub(super) time_s: Option<f64>,
+    /// How much faster than the author's choice for the same kernel at the same fidelity.
+    pub(super) speedup: Option<f64>,
+}
+
+/// The kernel that the run recommends.
+#[derive(Debug)]
+pub(super) struct Winner<'a> {
+    pub(super) kernel: &'a str,
+    pub(super) params: &'a Params,
+    /// How it was chosen, as the end of a sentence that begins with its name.
+    pub(super) because: &'static str,
+    /// Its most thorough trial.
+    pub(super) trial: &'a TrialSummary,
+    /// Kernels of the deciding comparison that it is not shown to be faster than.
+    pub(super) ties: Vec<&'a str>,
+    /// The median's interval on each of the lab's workloads.
+    pub(super) time_s: Vec<Option<Interval>>,
+}
+
+/// The headline comparison, with every ratio computed.
+#[derive(Debug)]
+pub(super) struct ComparisonView<'a> {
+    pub(super) record: &'a ComparisonRecord,
+    /// The contender that the others are held against: the winner where it takes part, else the first.
+    pub(super) against: usize,
+    /// Whether it speaks of the winner, or of its first contender in a run that has no winner.
+    pub(super) is_headline: bool,
+    /// One per contender, in the record's order.
+    pub(super) standings: Vec<Standing>,
+    /// The part that each contender plays.
+    pub(super) parts: Vec<Part>,
+}
+
+impl ComparisonView<'_> {
+    /// Returns the contenders in the order to show them: the one that the others are held against
+    /// first, then the naive rung, then the other kernels, then libraries.
+    pub(super) fn ordered(&self) -> impl Iterator<Item = (&Standing, Part)> {
+        let mut order: Vec<usize> = (0..self.standings.len()).collect();
+        order.sort_by_key(|idx| match self.parts[*idx] {
+            _ if *idx == self.against => 0,
+            Part::Winner => 0,
+            Part::Naive => 1,
+            Part::Kernel => 2,
+            Part::Baseline(_) => 3,
+        });
+        order.into_iter().map(|idx| (&self.standings[idx], self.parts[idx]))
+    }
+}
+
+/// The part that a contender plays; decides its colour and its shape.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Part {
+    Winner,
+    Naive,
+    Kernel,
+    Baseline(usize),
+}
+
+impl<'a> View<'a> {
+    pub(super) fn new(data: &'a ReportData, summaries: &'a [TrialSummary]) -> Self {
+        let run = &data.run;
+        let board = [Fidelity::Rank, Fidelity::Full, Fidelity::Micro]
+            .into_iter()
+            .find(|fidelity| summaries.iter().any(|t| t.fidelity == *fidelity && !t.is_baseline()))
+            .map(|fidelity| derive::leaderboard(run, summaries, fidelity));
+        let decided = derive::winner(run, summaries, &data.comparisons);
+        let comparison = comparison_view(data, decided.as_ref());
+        let winner = decided.map(|decided| winner_view(data, decided, comparison.as_ref()));
+        let scores = scores(data, summaries);
+        Self { data, lab: &run.lab, summaries, scores, board, winner, comparison }
+    }
+
+    /// Says what a time means on this machine: the share of the measured ceiling that binds.
+    pub(super) fn ceiling_share(
+        &self,
+        workload: &WorkloadRecord,
+        time_s: f64,
+    ) -> Option<CeilingShare> {
+        let ceilings = self.data.ceilings.as_ref()?;
+        let work = work_size(workload);
+        let least_s = roofline::roofline_s(ceilings, work, self.lab.dtype);
+        let arithmetic_s = work.flops / roofline::peak_flops(ceilings, self.lab.dtype);
+        let of = if arithmetic_s >= least_s { "arithmetic" } else { "memory" };
+        let share = least_s / time_s;
+        share.is_finite().then_some(CeilingShare { share, of })
+    }
+}
+
+/// A share of a measured ceiling.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct CeilingShare {
+    pub(super) share: f64,
+    /// Which ceiling.
+    pub(super) of: &'static str,
+}
+
+pub(super) fn work_size(workload: &WorkloadRecord) -> WorkSize {
+    WorkSize { flops: workload.flops, bytes: workload.bytes }
+}
+
+fn scores(data: &ReportData, summaries: &[TrialSummary]) -> Vec<Score> {
+    let boards = [Fidelity::Micro, Fidelity::Rank, Fidelity::Full]
+        .map(|fidelity| (fidelity, derive::leaderboard(&data.run, summaries, fidelity).workloads));
+    let mut scores: Vec<Score> = summaries
+        .iter()
+        .map(|trial| {
+            let board = boards.iter().find(|(fidelity, _)| *fidelity == trial.fidelity);
+            let workloads = board.map(|(_, workloads)| workloads.as_slice());
+            let has_workloads = workloads.filter(|workloads| !workloads.is_empty());
+            let time_s = has_workloads.and_then(|workloads| score(trial, workloads));
+            Score { time_s: time_s.map(|score| score.mid), speedup: None }
+        })
+        .collect();
+    let mut seeds: BTreeMap<(&str, Fidelity), f64> = BTreeMap::new();
+    for (trial, score) in summaries.iter().zip(&scores) {
+        let kernel = data.run.lab.kernel(&trial.kernel);
+        let is_seed = kernel.is_some_and(|kernel| kernel.default == trial.params);
+        if let (true, Some(time_s)) = (is_seed && !trial.is_baseline(), score.time_s) {
+            seeds.entry((&trial.kernel, trial.fidelity)).or_insert(time_s);
+        }
+    }
+    for (trial, score) in summaries.iter().zip(&mut scores) {
+        let seed_s = seeds.get(&(trial.kernel.as_str(), trial.fidelity));
+        score.speedup = seed_s.zip(score.time_s).map(|(seed_s, time_s)| seed_s / time_s);
+    }
+    scores
+}
+
+/// Takes the last comparison that holds the winner against others, or else the last one.
+fn comparison_view<'a>(
+    data: &'a ReportData,
+    winner: Option<&derive::Winner<'_>>,
+) -> Option<ComparisonView<'a>> {
+    let is_final = |record: &&ComparisonRecord| record.purpose == ComparisonPurpose::Final;
+    let record = data.comparisons.iter().rfind(is_final).or_else(|| data.comparisons.last())?;
+    if record.contenders.is_empty() || record.workloads.is_empty() {
+        return None;
+    }
+    let winner_idx = winner.and_then(|winner| {
+        record.contenders.iter().position(|contender| match &contender.kind {
+            ContenderKind::Kernel { kernel, params, .. } => {
+                let trial = winner.entry.trial;
+                *kernel == trial.kernel && *params == trial.params
+            }
+            ContenderKind::Baseline { .. } => false,
+        })
+    });
+    let against = winner_idx.unwrap_or(0);
+    let is_headline = winner.is_none() || winner_idx.is_some();
+    let standings = derive::standings(record, against);
+    let mut n_baselines = 0;
+    let parts = record
+        .contenders
+        .iter()
+        .enumerate()
+        .map(|(idx, contender)| match &contender.kind {
+            ContenderKind::Baseline { .. } => {
+                n_baselines += 1;
+                Part::Baseline(n_baselines - 1)
+            }
+            ContenderKind::Kernel { .. } if idx == against && is_headline => Part::Winner,
+            ContenderKind::Kernel { kernel, .. } if *kernel == data.run.lab.oracle => Part::Naive,
+            ContenderKind::Kernel { .. } => Part::Kernel,
+        })
+        .collect();
+    Some(ComparisonView { record, against, is_headline, standings, parts })
+}
+
+fn winner_view<'a>(
+    data: &'a ReportData,
+    decided: derive::Winner<'a>,
+    comparison: Option<&ComparisonView<'a>>,
+) -> Winner<'a> {
+    let trial = decided.entry.trial;
+    let (because, ties) = match (&decided.decision, decided.fidelity) {
+        (Decision::Paired { comparison, ties, .. }, _) => {
+            let contenders = &data.comparisons[*comparison].contenders;
+            let ties = ties.iter().map(|idx| contenders[*idx].label.as_str()).collect();
+            ("is the winner: the fastest in interleaved rounds", ties)
+        }
+        (Decision::Ranked, Fidelity::Full) => {
+            ("is the fastest that passed the full gate", Vec::new())
+        }
+        (Decision::Ranked, _) => ("is the fastest in the search’s ranking", Vec::new()),
+    };
+    let paired = comparison.filter(|comparison| comparison.is_headline);
+    let time_s = data
+        .run
+        .lab
+        .workloads
+        .iter()
+        .map(|workload| {
+            let rounds = paired.and_then(|comparison| {
+                let rounds =
+                    comparison.record.workloads.iter().find(|r| r.workload == workload.name)?;
+                median_interval(rounds.samples_s.get(comparison.against)?)
+            });
+            rounds.or_else(|| trial.time(&workload.name).map(|time| time.median_s))
+        })
+        .collect();
+    Winner { kernel: &trial.kernel, params: &trial.params, because, trial, ties, time_s }
+}

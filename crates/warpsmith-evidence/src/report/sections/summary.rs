@@ -1,0 +1,262 @@
+//! The summary: who won, by how much, how near to the machine's limits, and how to do it again.
+
+use warpsmith_model::stats::{Comparison, judge};
+use warpsmith_model::{Fidelity, Guard, RunStatus, units};
+
+use super::super::data::{Part, View, Winner};
+use super::super::html::{Html, html};
+use super::super::trials::Packed;
+use super::super::words;
+use super::{Column, badge, empty, meter, reproduce, titled_table};
+use crate::derive::Standing;
+use crate::utc_text;
+
+/// The page's head: what was computed, when and where.
+pub(in crate::report) fn masthead(view: &View<'_>) -> Html {
+    let run = &view.data.run;
+    let ended = run.status.ended_unix_s();
+    let took = ended.map(|ended| format!(", took {}", words::duration(ended - run.started_unix_s)));
+    html!(
+        "<header><p class='eyebrow'>Warpsmith report · {}</p>\n<h1>{}</h1>\n\
+         <p class='meta'><span>Run <code>{}</code></span><span>{}{}</span><span>{}, {}</span><span>{}</span></p></header>\n",
+        run.lab.name,
+        run.lab.title,
+        run.id.0,
+        format!("{} UTC", utc_text(run.started_unix_s)),
+        took.unwrap_or_default(),
+        view.data.environment.device.name,
+        words::counted(view.data.environment.device.threads as usize, "thread"),
+        words::counted(view.summaries.len(), "trial"),
+    )
+}
+
+pub(super) fn body(view: &View<'_>, packed: &Packed) -> Html {
+    let mut body = Html::default();
+    match (&view.winner, &view.comparison) {
+        (Some(winner), _) => {
+            body.push(headline(view, winner.kernel, winner.because));
+            body.push(cards(view));
+            body.push(parameters(winner));
+            body.push(workloads(view, winner));
+        }
+        (None, Some(comparison)) => {
+            let first = &comparison.standings[comparison.against].label;
+            body.push(headline(view, first, "was compared, but has no times in common with others"));
+            body.push(cards(view));
+        }
+        (None, None) => body.push(empty(
+            "There is no winner: no candidate passed the gate on every workload that was asked for.",
+        )),
+    }
+    body.push(warnings(view, packed));
+    body.push(reproduce::body(view));
+    body
+}
+
+/// The result in a sentence; `otherwise` ends it when nobody was compared.
+fn headline(view: &View<'_>, subject: &str, otherwise: &str) -> Html {
+    let rivals = rivals(view);
+    // Other kernels of the ladder are on the cards; the sentence stays readable.
+    let clauses: Vec<Html> = rivals
+        .iter()
+        .filter(|(_, part)| *part != Part::Kernel)
+        .filter_map(|(rival, _)| clause(rival))
+        .collect();
+    let summary = view.lab.kernel(subject).map_or("", |kernel| &kernel.summary);
+    let verdict = match clauses.split_last() {
+        None => html!("{}", otherwise),
+        Some((last, [])) => html!("{}", last),
+        Some((last, rest)) => {
+            let mut joined = Html::default();
+            for clause in rest {
+                joined.push(html!("{}, ", clause));
+            }
+            html!("{}and {}", joined, last)
+        }
+    };
+    html!(
+        "<p class='headline'><code>{}</code> {}.</p>\n<p class='lead'>{}</p>\n",
+        subject,
+        verdict,
+        summary
+    )
+}
+
+/// The winner against one rival, as a clause.
+fn clause(rival: &Standing) -> Option<Html> {
+    let overall = rival.speedup?;
+    let ratio = words::ratio(overall.mid);
+    Some(match judge(overall) {
+        Comparison::Faster => {
+            html!("is <strong>{}</strong> as fast as <code>{}</code>", ratio, rival.label)
+        }
+        Comparison::Slower => {
+            html!("is slower than <code>{}</code> (<strong>{}</strong>)", rival.label, ratio)
+        }
+        Comparison::Tie => html!("ties with <code>{}</code>", rival.label),
+        Comparison::Unclear => {
+            html!("cannot be told apart from <code>{}</code> yet", rival.label)
+        }
+    })
+}
+
+/// The contenders that the winner is measured against: the naive rung, then baselines, then other
+/// kernels.
+fn rivals<'a>(view: &'a View<'_>) -> Vec<(&'a Standing, Part)> {
+    let holding = view.comparison.as_ref().filter(|comparison| comparison.is_headline);
+    let Some(comparison) = holding else { return Vec::new() };
+    let mut rivals: Vec<(&Standing, Part)> = comparison.ordered().skip(1).collect();
+    rivals.sort_by_key(|(_, part)| match part {
+        Part::Naive => 0,
+        Part::Baseline(_) => 1,
+        Part::Winner | Part::Kernel => 2,
+    });
+    rivals
+}
+
+fn cards(view: &View<'_>) -> Html {
+    let holding = view.comparison.as_ref().filter(|comparison| comparison.is_headline);
+    let Some(comparison) = holding else {
+        return empty(
+            "The winner was held against nobody in paired rounds, so no speed-up is stated: times from separate trials do not share one clock state.",
+        );
+    };
+    let n_workloads = comparison.record.workloads.len();
+    let cards: Html = rivals(view)
+        .into_iter()
+        .map(|(rival, part)| {
+            let what = match part {
+                Part::Naive => "over the naive rung",
+                Part::Baseline(_) => "over the baseline",
+                Part::Winner | Part::Kernel => "over the kernel",
+            };
+            let Some(overall) = rival.speedup else {
+                return html!(
+                    "<div class='card'><p class='over'>{} <code>{}</code></p><p class='ratio none'>no times</p><p class='small'>see the comparison for the reason</p></div>\n",
+                    what, rival.label
+                );
+            };
+            let covers = if rival.covered == n_workloads {
+                format!("over {}", words::counted(n_workloads, "workload"))
+            } else {
+                format!("over the {} of {n_workloads} workloads it serves", rival.covered)
+            };
+            html!(
+                "<div class='card'><p class='over'>{} <code>{}</code></p><p class='ratio'>{}</p><p>{}</p><p class='small'>{} (95\u{a0}%)<br>{}</p></div>\n",
+                what, rival.label, words::ratio(overall.mid), badge(overall),
+                words::ratio_interval(overall), covers
+            )
+        })
+        .collect();
+    html!(
+        "<div class='cards'>\n{}</div>\n<p class='small'>Speed-ups over several workloads are geometric means, with their 95\u{a0}% intervals.</p>\n",
+        cards
+    )
+}
+
+fn parameters(winner: &Winner<'_>) -> Html {
+    if winner.params.0.is_empty() {
+        return html!("<p>The winner <code>{}</code> has no tunables.</p>\n", winner.kernel);
+    }
+    let chips: Html = winner
+        .params
+        .0
+        .iter()
+        .map(|(name, value)| {
+            let text = value.to_string();
+            let text = if text.is_empty() { "(empty)".to_string() } else { text };
+            html!("<div><dt>{}</dt><dd>{}</dd></div>\n", name, text)
+        })
+        .collect();
+    html!("<h3>The winner’s parameters</h3>\n<dl class='chips'>\n{}</dl>\n", chips)
+}
+
+fn workloads(view: &View<'_>, winner: &Winner<'_>) -> Html {
+    let rows: Html = view
+        .lab
+        .workloads
+        .iter()
+        .zip(&winner.time_s)
+        .map(|(workload, time_s)| {
+            let axes: Vec<String> =
+                workload.axes.iter().map(|(axis, value)| format!("{axis}={value}")).collect();
+            let Some(time_s) = time_s else {
+                return html!(
+                    "<tr><th scope='row'>{}<span class='sub'>{}</span></th><td colspan='4' class='empty'>not timed</td></tr>\n",
+                    workload.name, axes.join(" ")
+                );
+            };
+            let share = match view.ceiling_share(workload, time_s.mid) {
+                Some(ceiling) => {
+                    let words = format!("{} of {}", words::percent(ceiling.share), ceiling.of);
+                    meter(ceiling.share, &words)
+                }
+                None => html!("{}", "ceilings were not measured"),
+            };
+            html!(
+                "<tr><th scope='row'>{}<span class='sub'>{}</span></th><td class='num'>{}</td><td class='num soft'>{}</td><td class='num'>{}</td><td>{}</td></tr>\n",
+                workload.name,
+                axes.join(" "),
+                units::time(time_s.mid),
+                words::time_interval(*time_s),
+                units::flops(workload.flops / time_s.mid),
+                share
+            )
+        })
+        .collect();
+    titled_table(
+        "The winner on each workload",
+        &[
+            Column::Text("Workload"),
+            Column::Number("Median time"),
+            Column::Number("95\u{a0}% interval"),
+            Column::Number("Rate"),
+            Column::Text("Share of the measured peak that binds"),
+        ],
+        rows,
+    )
+}
+
+fn warnings(view: &View<'_>, packed: &Packed) -> Html {
+    let mut warnings: Vec<String> = Vec::new();
+    match &view.data.run.status {
+        RunStatus::Finished { .. } => {}
+        RunStatus::Running => {
+            warnings.push("The run had not ended when this report was made.".to_string());
+        }
+        RunStatus::Interrupted { .. } => {
+            warnings.push("The run was interrupted; its results are partial.".to_string());
+        }
+        RunStatus::Failed { reason, .. } => warnings.push(format!("The run failed: {reason}")),
+    }
+    if view.winner.as_ref().is_some_and(|winner| winner.trial.fidelity < Fidelity::Full) {
+        warnings.push("The winner has not passed the full gate.".to_string());
+    }
+    if let Some(winner) = view.winner.as_ref().filter(|winner| !winner.ties.is_empty()) {
+        let ties = winner.ties.join(", ");
+        warnings.push(format!("The winner is not shown to be faster than {ties}."));
+    }
+    let isolation = &view.data.environment.isolation;
+    for (name, guard) in [
+        ("the filter on system calls", &isolation.seccomp),
+        ("the confinement of files and network", &isolation.landlock),
+        ("the limits on memory, files and time", &isolation.rlimits),
+        ("the sealing of inputs", &isolation.sealed_inputs),
+    ] {
+        if let Guard::Missing { reason } = guard {
+            warnings.push(format!("Candidates ran without {name}: {reason}."));
+        }
+    }
+    for note in view.comparison.iter().flat_map(|comparison| &comparison.record.notes) {
+        warnings.push(note.clone());
+    }
+    if packed.texts_left_out > 0 {
+        let texts = words::counted(packed.texts_left_out, "source or log");
+        warnings.push(format!("{texts} did not fit into this page; the evidence has all of them."));
+    }
+    if warnings.is_empty() {
+        return Html::default();
+    }
+    let items: Html = warnings.iter().map(|warning| html!("<li>{}</li>\n", warning)).collect();
+    html!("<div class='notice'><h3>To keep in mind</h3><ul>\n{}</ul></div>\n", items)
+}

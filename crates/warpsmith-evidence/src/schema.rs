@@ -1,0 +1,134 @@
+//! The tables, and how an older file becomes a current one.
+//!
+//! Documents (JSON) are the evidence. The columns beside them, and the whole of `measurements`, are
+//! an index over the documents, so that a listing of ten thousand trials parses none of them;
+//! [`crate::Store::verify`] derives them again and compares.
+
+use std::path::Path;
+
+use rusqlite::{Connection, Transaction, TransactionBehavior};
+
+use crate::error::{StoreError, from_sqlite};
+
+/// Marks the file as ours ("WSEV"); `file` and the next program that opens it can tell.
+pub(crate) const APPLICATION_ID: i32 = 0x5753_4556;
+
+/// The steps from an empty file to the current format; a file's `user_version` counts the steps
+/// that it has seen. A step that was released is never edited: a change is a new step.
+pub(crate) const MIGRATIONS: &[&str] = &[include_str!("schema/1.sql")];
+
+/// What a file is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Identity {
+    /// An empty database, or a file of no bytes.
+    Empty,
+    /// A store that has seen this many steps.
+    Store(usize),
+}
+
+/// Looks at a file without changing it.
+pub(crate) fn identify(
+    connection: &Connection,
+    path: &Path,
+    migrations: &[&str],
+) -> Result<Identity, StoreError> {
+    let failed = |error| from_sqlite(path, error);
+    let application: i32 =
+        connection.query_row("PRAGMA application_id", [], |row| row.get(0)).map_err(failed)?;
+    let version: i64 =
+        connection.query_row("PRAGMA user_version", [], |row| row.get(0)).map_err(failed)?;
+    let tables: i64 = connection
+        .query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))
+        .map_err(failed)?;
+    if application == 0 && version == 0 && tables == 0 {
+        return Ok(Identity::Empty);
+    }
+    if application != APPLICATION_ID {
+        let why = "a database of another program".to_string();
+        return Err(StoreError::NotAStore { path: path.to_path_buf(), why });
+    }
+    match usize::try_from(version) {
+        Ok(seen) if seen <= migrations.len() => Ok(Identity::Store(seen)),
+        _ => Err(StoreError::Newer {
+            path: path.to_path_buf(),
+            found: u32::try_from(version).unwrap_or(u32::MAX),
+            known: migrations.len() as u32,
+        }),
+    }
+}
+
+/// Applies the steps that a file has not seen, all of them or none.
+pub(crate) fn migrate(
+    connection: &Connection,
+    path: &Path,
+    migrations: &[&str],
+) -> Result<(), StoreError> {
+    let failed = |error| from_sqlite(path, error);
+    let transaction =
+        Transaction::new_unchecked(connection, TransactionBehavior::Immediate).map_err(failed)?;
+    // Looked at again under the lock: another process may have been here first.
+    let seen = match identify(&transaction, path, migrations)? {
+        Identity::Empty => 0,
+        Identity::Store(seen) => seen,
+    };
+    for step in &migrations[seen..] {
+        transaction.execute_batch(step).map_err(failed)?;
+    }
+    if seen < migrations.len() {
+        transaction.pragma_update(None, "application_id", APPLICATION_ID).map_err(failed)?;
+        transaction.pragma_update(None, "user_version", migrations.len() as i64).map_err(failed)?;
+    }
+    transaction.commit().map_err(failed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PATH: &str = "test.db";
+
+    /// Two formats of a store that never was.
+    const STEPS: [&str; 2] = [
+        "CREATE TABLE notes (text TEXT NOT NULL) STRICT;",
+        "ALTER TABLE notes ADD COLUMN author TEXT NOT NULL DEFAULT 'unknown';",
+    ];
+
+    fn identified(connection: &Connection, steps: &[&str]) -> Result<Identity, StoreError> {
+        identify(connection, Path::new(PATH), steps)
+    }
+
+    #[test]
+    fn an_older_file_is_brought_up_to_date_and_keeps_its_content() {
+        let connection = Connection::open_in_memory().expect("memory");
+        assert_eq!(identified(&connection, &STEPS).expect("empty"), Identity::Empty);
+        migrate(&connection, Path::new(PATH), &STEPS[..1]).expect("the first format");
+        connection.execute("INSERT INTO notes VALUES ('kept')", []).expect("content");
+        assert_eq!(identified(&connection, &STEPS).expect("older"), Identity::Store(1));
+        for _ in 0..2 {
+            migrate(&connection, Path::new(PATH), &STEPS).expect("the second format");
+            assert_eq!(identified(&connection, &STEPS).expect("current"), Identity::Store(2));
+        }
+        let read = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?));
+        let row: (String, String) =
+            connection.query_row("SELECT text, author FROM notes", [], read).expect("a row");
+        assert_eq!(row, ("kept".to_string(), "unknown".to_string()));
+        let newer = identified(&connection, &STEPS[..1]).expect_err("newer");
+        assert!(matches!(newer, StoreError::Newer { found: 2, known: 1, .. }), "{newer}");
+    }
+
+    #[test]
+    fn a_step_that_fails_changes_nothing() {
+        let connection = Connection::open_in_memory().expect("memory");
+        let broken = [STEPS[0], "CREATE TABLE later (x INT) STRICT; ALTER TABLE nothing ADD y;"];
+        migrate(&connection, Path::new(PATH), &broken).expect_err("the second step");
+        assert_eq!(identified(&connection, &broken).expect("as before"), Identity::Empty);
+    }
+
+    #[test]
+    fn the_current_format_is_made_from_nothing() {
+        let connection = Connection::open_in_memory().expect("memory");
+        migrate(&connection, Path::new(PATH), MIGRATIONS).expect("all steps");
+        let version = identified(&connection, MIGRATIONS).expect("current");
+        assert_eq!(version, Identity::Store(MIGRATIONS.len()));
+    }
+}

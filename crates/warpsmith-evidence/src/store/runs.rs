@@ -1,0 +1,193 @@
+//! Runs and environments: beginning, ending, listing, finding by part of a name.
+
+use rusqlite::{ErrorCode, params};
+use warpsmith_model::{Environment, EnvironmentId, RunId, RunRecord, RunStatus, suggest};
+
+use super::Store;
+use crate::error::StoreError;
+
+/// One line of the list of runs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RunSummary {
+    /// The run.
+    pub record: RunRecord,
+    /// How many trials it has.
+    pub trials: u64,
+    /// How many of them passed.
+    pub passed: u64,
+    /// How many of them an earlier run had measured.
+    pub adopted: u64,
+    /// When its last trial was recorded, in seconds since 1970.
+    pub last_trial_unix_s: Option<f64>,
+}
+
+impl Store {
+    /// Keeps an environment; the same one is kept once.
+    pub fn put_environment(&self, environment: &Environment) -> Result<EnvironmentId, StoreError> {
+        let id = environment.id();
+        let document =
+            serde_json::to_string(environment).map_err(self.document_failed("the environment"))?;
+        self.connection
+            .execute(
+                "INSERT INTO environments (id, document) VALUES (?1, ?2) ON CONFLICT DO NOTHING",
+                params![id.to_string(), document],
+            )
+            .map_err(|error| self.failed(error))?;
+        Ok(id)
+    }
+
+    /// Returns an environment.
+    pub fn environment(&self, id: &EnvironmentId) -> Result<Environment, StoreError> {
+        let document: Option<String> = self.first_row(
+            "SELECT document FROM environments WHERE id = ?1",
+            [id.to_string()],
+            |row| row.get(0),
+        )?;
+        let document = document.ok_or_else(|| StoreError::UnknownEnvironment {
+            path: self.path.clone(),
+            environment: *id,
+        })?;
+        serde_json::from_str(&document).map_err(self.document_failed(format!("environment {id}")))
+    }
+
+    /// Records that a run begins. Its environment must have been put before.
+    pub fn start_run(&self, record: &RunRecord) -> Result<(), StoreError> {
+        let document = serde_json::to_string(record).map_err(self.document_failed("the run"))?;
+        let status =
+            serde_json::to_string(&record.status).map_err(self.document_failed("the run"))?;
+        self.environment(&record.environment)?;
+        self.connection
+            .execute(
+                "INSERT INTO runs (id, lab, lab_id, environment, started_unix_s, status, document)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+                params![
+                    record.id.0,
+                    record.lab.name,
+                    record.lab.id.to_string(),
+                    record.environment.to_string(),
+                    record.started_unix_s,
+                    status,
+                    document
+                ],
+            )
+            .map_err(|error| match error.sqlite_error_code() {
+                Some(ErrorCode::ConstraintViolation) => {
+                    StoreError::RunExists { run: record.id.clone() }
+                }
+                _ => self.failed(error),
+            })?;
+        Ok(())
+    }
+
+    /// Records how a run ended; or, with [`RunStatus::Running`], that it goes on.
+    pub fn finish_run(&self, run: &RunId, status: &RunStatus) -> Result<(), StoreError> {
+        let status = serde_json::to_string(status).map_err(self.document_failed("the status"))?;
+        let changed = self
+            .connection
+            .execute("UPDATE runs SET status = ?2 WHERE id = ?1", params![run.0, status])
+            .map_err(|error| self.failed(error))?;
+        if changed == 0 { Err(self.unknown_run(&run.0)?) } else { Ok(()) }
+    }
+
+    /// Returns every run, newest first.
+    pub fn runs(&self) -> Result<Vec<RunSummary>, StoreError> {
+        let rows = self.rows(
+            "SELECT r.document, r.status, count(t.number),
+                    coalesce(sum(t.verdict = 'passed'), 0), coalesce(sum(rt.adopted), 0),
+                    max(rt.at_unix_s)
+             FROM runs r
+             LEFT JOIN run_trials rt ON rt.run = r.number
+             LEFT JOIN trials t ON t.number = rt.trial
+             GROUP BY r.number
+             ORDER BY r.started_unix_s DESC, r.number DESC",
+            [],
+            |row| {
+                Ok((
+                    row.get::<_, String>(0)?,
+                    row.get::<_, String>(1)?,
+                    row.get::<_, u64>(2)?,
+                    row.get::<_, u64>(3)?,
+                    row.get::<_, u64>(4)?,
+                    row.get::<_, Option<f64>>(5)?,
+                ))
+            },
+        )?;
+        rows.into_iter()
+            .map(|(document, status, trials, passed, adopted, last_trial_unix_s)| {
+                let record = self.run_record(&document, &status)?;
+                Ok(RunSummary { record, trials, passed, adopted, last_trial_unix_s })
+            })
+            .collect()
+    }
+
+    /// Returns a run by its name, by a beginning that no other run shares, or the newest one for
+    /// `latest`.
+    pub fn run(&self, asked: &str) -> Result<RunRecord, StoreError> {
+        let select = "SELECT document, status FROM runs";
+        let newest = "ORDER BY started_unix_s DESC, number DESC LIMIT 1";
+        let texts = |row: &rusqlite::Row<'_>| Ok((row.get::<_, String>(0)?, row.get(1)?));
+        let found: Option<(String, String)> = if asked == "latest" {
+            self.first_row(&format!("{select} {newest}"), [], texts)?
+        } else {
+            let name = self.resolve_run(asked)?;
+            self.first_row(&format!("{select} WHERE id = ?1"), [name], texts)?
+        };
+        let Some((document, status)) = found else { return Err(self.unknown_run(asked)?) };
+        self.run_record(&document, &status)
+    }
+
+    fn resolve_run(&self, asked: &str) -> Result<String, StoreError> {
+        let names = self.run_names()?;
+        if names.iter().any(|name| name == asked) {
+            return Ok(asked.to_string());
+        }
+        let mut matches: Vec<String> =
+            names.into_iter().filter(|name| !asked.is_empty() && name.starts_with(asked)).collect();
+        match matches.len() {
+            0 => Err(self.unknown_run(asked)?),
+            1 => Ok(matches.remove(0)),
+            _ => Err(StoreError::AmbiguousRun { asked: asked.to_string(), matches }),
+        }
+    }
+
+    fn run_names(&self) -> Result<Vec<String>, StoreError> {
+        let sql = "SELECT id FROM runs ORDER BY started_unix_s DESC, number DESC";
+        self.rows(sql, [], |row| row.get(0))
+    }
+
+    pub(super) fn unknown_run(&self, asked: &str) -> Result<StoreError, StoreError> {
+        let names = self.run_names()?;
+        if names.is_empty() {
+            return Ok(StoreError::Missing { path: self.path.clone() });
+        }
+        // A misspelt beginning is as likely as a misspelt name.
+        let length = asked.chars().count();
+        let beginnings: Vec<String> =
+            names.iter().map(|name| name.chars().take(length).collect()).collect();
+        let near = suggest::closest(asked, names.iter().chain(&beginnings).map(String::as_str));
+        let suggestion = near.and_then(|near| names.iter().find(|name| name.starts_with(near)));
+        Ok(StoreError::UnknownRun {
+            path: self.path.clone(),
+            asked: asked.to_string(),
+            suggestion: suggestion.cloned(),
+        })
+    }
+
+    fn run_record(&self, document: &str, status: &str) -> Result<RunRecord, StoreError> {
+        let mut record: RunRecord =
+            serde_json::from_str(document).map_err(self.document_failed("a run"))?;
+        record.status =
+            serde_json::from_str(status).map_err(self.document_failed("a run's status"))?;
+        Ok(record)
+    }
+
+    /// Returns a run's row number.
+    pub(super) fn run_number(&self, run: &RunId) -> Result<i64, StoreError> {
+        let number =
+            self.first_row("SELECT number FROM runs WHERE id = ?1", [&run.0], |row| row.get(0))?;
+        match number {
+            Some(number) => Ok(number),
+            None => Err(self.unknown_run(&run.0)?),
+        }
+    }
+}

@@ -1,0 +1,405 @@
+//! Recording: trials with their texts, adopted trials, ceilings, comparisons, documents.
+
+use std::collections::BTreeSet;
+
+use rusqlite::{ErrorCode, Transaction, params};
+use warpsmith_model::{
+    Blob, BlobId, Ceilings, ChainRecord, ComparisonRecord, Finding, Hasher, Job, Outcome, RunId,
+    Trial, TrialId,
+};
+
+use super::Store;
+use crate::error::StoreError;
+use crate::summary::{WorkloadTime, workload_times};
+
+impl Store {
+    /// The kind of document under which comparisons are kept.
+    pub const COMPARISON: &'static str = "comparison";
+
+    /// The kind of document under which the chain of trust is kept.
+    pub const CHAIN: &'static str = "chain";
+
+    /// Records a trial with the texts it names as the next one of a run, and returns its place.
+    /// Nothing is recorded when this fails; everything is on the disk when it returns.
+    pub fn append(
+        &self,
+        run: &RunId,
+        finding: &Finding,
+        at_unix_s: f64,
+    ) -> Result<u64, StoreError> {
+        let trial = &finding.trial;
+        let document = checked_document(trial)?;
+        let transaction = self.begin()?;
+        let run_number = self.run_number(run)?;
+        self.environment(&trial.environment)?;
+        for blob in &finding.blobs {
+            self.put_blob(&transaction, trial.id, blob)?;
+        }
+        self.require_blobs(&transaction, trial)?;
+        let trial_number = self.insert_trial(&transaction, run, trial, &document)?;
+        let seq = self.link(
+            &transaction,
+            &Link { run, run_number, trial_number, trial: trial.id, at_unix_s, adopted: false },
+            &question(&trial.job),
+        )?;
+        transaction.commit().map_err(|error| self.failed(error))?;
+        Ok(seq)
+    }
+
+    /// Records that a run takes over an earlier run's trial instead of measuring it again, and
+    /// returns its place.
+    ///
+    /// The trial itself is on the disk already, and that this run took it over can be found out
+    /// again; so this alone does not wait for the disk. It survives the end of the process like
+    /// everything else, and a power cut once anything is appended after it.
+    pub fn adopt(&self, run: &RunId, trial: &Trial, at_unix_s: f64) -> Result<u64, StoreError> {
+        let set = |level: &str| {
+            let changed = self.connection.pragma_update(None, "synchronous", level);
+            changed.map_err(|error| self.failed(error))
+        };
+        set("NORMAL")?;
+        let adopted = self.link_adopted(run, trial, at_unix_s);
+        set("FULL")?;
+        adopted
+    }
+
+    fn link_adopted(&self, run: &RunId, trial: &Trial, at_unix_s: f64) -> Result<u64, StoreError> {
+        let transaction = self.begin()?;
+        let run_number = self.run_number(run)?;
+        let trial_number = self
+            .first_row("SELECT number FROM trials WHERE id = ?1", [trial.id.to_string()], |row| {
+                row.get(0)
+            })?
+            .ok_or_else(|| StoreError::UnknownTrial {
+                path: self.path.clone(),
+                asked: trial.id.to_string(),
+            })?;
+        let seq = self.link(
+            &transaction,
+            &Link { run, run_number, trial_number, trial: trial.id, at_unix_s, adopted: true },
+            &question(&trial.job),
+        )?;
+        transaction.commit().map_err(|error| self.failed(error))?;
+        Ok(seq)
+    }
+
+    /// Records what the machine can do at most, as measured (or taken over) by a run.
+    pub fn put_ceilings(
+        &self,
+        run: &RunId,
+        ceilings: &Ceilings,
+        measured_unix_s: f64,
+    ) -> Result<(), StoreError> {
+        let document =
+            serde_json::to_string(ceilings).map_err(self.document_failed("the ceilings"))?;
+        let changed = self
+            .connection
+            .execute(
+                "INSERT OR REPLACE INTO ceilings (run, environment, measured_unix_s, document)
+                 SELECT number, environment, ?2, ?3 FROM runs WHERE id = ?1",
+                params![run.0, measured_unix_s, document],
+            )
+            .map_err(|error| self.failed(error))?;
+        if changed == 0 { Err(self.unknown_run(&run.0)?) } else { Ok(()) }
+    }
+
+    /// Records a comparison of a run.
+    pub fn put_comparison(
+        &self,
+        run: &RunId,
+        comparison: &ComparisonRecord,
+    ) -> Result<(), StoreError> {
+        let document =
+            serde_json::to_value(comparison).map_err(self.document_failed("the comparison"))?;
+        self.put_document(run, Self::COMPARISON, &document)
+    }
+
+    /// Records what a run's reference and oracle proved.
+    pub fn put_chain(&self, run: &RunId, chain: &ChainRecord) -> Result<(), StoreError> {
+        let document =
+            serde_json::to_value(chain).map_err(self.document_failed("the chain of trust"))?;
+        self.put_document(run, Self::CHAIN, &document)
+    }
+
+    /// Records a document of a run under a kind of the caller's choice.
+    pub fn put_document(
+        &self,
+        run: &RunId,
+        kind: &str,
+        document: &serde_json::Value,
+    ) -> Result<(), StoreError> {
+        let changed = self
+            .connection
+            .execute(
+                "INSERT INTO documents (run, kind, document)
+                 SELECT number, ?2, ?3 FROM runs WHERE id = ?1",
+                params![run.0, kind, document.to_string()],
+            )
+            .map_err(|error| self.failed(error))?;
+        if changed == 0 { Err(self.unknown_run(&run.0)?) } else { Ok(()) }
+    }
+
+    fn put_blob(
+        &self,
+        transaction: &Transaction<'_>,
+        trial: TrialId,
+        blob: &Blob,
+    ) -> Result<(), StoreError> {
+        if BlobId::of(blob.text.as_bytes()) != blob.id {
+            let why = format!("a text is not what its id {} says", blob.id.short());
+            return Err(StoreError::Inconsistent { trial, why });
+        }
+        transaction
+            .prepare_cached(
+                "INSERT INTO blobs (id, content) VALUES (?1, ?2) ON CONFLICT DO NOTHING",
+            )
+            .and_then(|mut insert| insert.execute(params![blob.id.to_string(), blob.text]))
+            .map_err(|error| self.failed(error))?;
+        Ok(())
+    }
+
+    /// A trial whose source or log is nowhere could never be looked at again.
+    fn require_blobs(
+        &self,
+        transaction: &Transaction<'_>,
+        trial: &Trial,
+    ) -> Result<(), StoreError> {
+        for blob in named_blobs(trial) {
+            let known = transaction
+                .prepare_cached("SELECT 1 FROM blobs WHERE id = ?1")
+                .and_then(|mut select| select.exists([blob.to_string()]))
+                .map_err(|error| self.failed(error))?;
+            if !known {
+                let why = format!("it names the text {}, which came with no trial", blob.short());
+                return Err(StoreError::Inconsistent { trial: trial.id, why });
+            }
+        }
+        Ok(())
+    }
+
+    fn insert_trial(
+        &self,
+        transaction: &Transaction<'_>,
+        run: &RunId,
+        trial: &Trial,
+        document: &str,
+    ) -> Result<i64, StoreError> {
+        let row = TrialRow::of(trial);
+        transaction
+            .prepare_cached(
+                "INSERT INTO trials (id, candidate, kernel, params, origin, fidelity, workloads,
+                     lab_id, environment, verdict, message, same_binary_as, compile_s, launch_s,
+                     wall_s)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)",
+            )
+            .and_then(|mut insert| {
+                insert.execute(params![
+                    row.id,
+                    row.candidate,
+                    row.kernel,
+                    row.params,
+                    row.origin,
+                    row.fidelity,
+                    row.workloads,
+                    row.lab_id,
+                    row.environment,
+                    row.verdict,
+                    row.message,
+                    row.same_binary_as,
+                    row.compile_s,
+                    row.launch_s,
+                    row.wall_s
+                ])
+            })
+            .map_err(|error| self.twice(error, trial.id, run))?;
+        let number = transaction.last_insert_rowid();
+        transaction
+            .prepare_cached("INSERT INTO trial_documents (trial, document) VALUES (?1, ?2)")
+            .and_then(|mut insert| insert.execute(params![number, document]))
+            .map_err(|error| self.failed(error))?;
+        for (idx, time) in workload_times(trial).iter().enumerate() {
+            self.insert_measurement(transaction, number, idx, time)?;
+        }
+        Ok(number)
+    }
+
+    fn insert_measurement(
+        &self,
+        transaction: &Transaction<'_>,
+        trial_number: i64,
+        idx: usize,
+        time: &WorkloadTime,
+    ) -> Result<(), StoreError> {
+        transaction
+            .prepare_cached(
+                "INSERT INTO measurements (trial, idx, workload, low_s, median_s, high_s, samples,
+                     share, element_eps, norm_eps, stop, launch_floor_s)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
+            )
+            .and_then(|mut insert| {
+                insert.execute(params![
+                    trial_number,
+                    idx as i64,
+                    time.workload,
+                    time.median_s.low,
+                    time.median_s.mid,
+                    time.median_s.high,
+                    time.samples as i64,
+                    time.share,
+                    time.error.element_eps,
+                    time.error.norm_eps,
+                    plain_text(&time.stop),
+                    time.launch_floor_s
+                ])
+            })
+            .map_err(|error| self.failed(error))?;
+        Ok(())
+    }
+
+    fn link(
+        &self,
+        transaction: &Transaction<'_>,
+        link: &Link<'_>,
+        question: &str,
+    ) -> Result<u64, StoreError> {
+        let seq: u64 = transaction
+            .prepare_cached("SELECT coalesce(max(seq) + 1, 0) FROM run_trials WHERE run = ?1")
+            .and_then(|mut select| select.query_row([link.run_number], |row| row.get(0)))
+            .map_err(|error| self.failed(error))?;
+        transaction
+            .prepare_cached(
+                "INSERT INTO run_trials (run, seq, trial, question, at_unix_s, adopted)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+            )
+            .and_then(|mut insert| {
+                insert.execute(params![
+                    link.run_number,
+                    seq as i64,
+                    link.trial_number,
+                    question,
+                    link.at_unix_s,
+                    link.adopted
+                ])
+            })
+            .map_err(|error| self.twice(error, link.trial, link.run))?;
+        Ok(seq)
+    }
+
+    fn twice(&self, error: rusqlite::Error, trial: TrialId, run: &RunId) -> StoreError {
+        match error.sqlite_error_code() {
+            Some(ErrorCode::ConstraintViolation) => {
+                StoreError::AlreadyRecorded { trial, run: run.clone() }
+            }
+            _ => self.failed(error),
+        }
+    }
+}
+
+/// A trial's place in a run, to be written.
+struct Link<'a> {
+    run: &'a RunId,
+    run_number: i64,
+    trial_number: i64,
+    trial: TrialId,
+    at_unix_s: f64,
+    adopted: bool,
+}
+
+/// A trial as the columns hold it; a function of the document.
+#[derive(Debug, PartialEq)]
+pub(super) struct TrialRow {
+    pub(super) id: String,
+    pub(super) candidate: String,
+    pub(super) kernel: String,
+    pub(super) params: String,
+    pub(super) origin: String,
+    pub(super) fidelity: String,
+    pub(super) workloads: String,
+    pub(super) lab_id: String,
+    pub(super) environment: String,
+    pub(super) verdict: String,
+    pub(super) message: String,
+    pub(super) same_binary_as: Option<String>,
+    pub(super) compile_s: f64,
+    pub(super) launch_s: f64,
+    pub(super) wall_s: f64,
+}
+
+impl TrialRow {
+    pub(super) fn of(trial: &Trial) -> Self {
+        let job = &trial.job;
+        Self {
+            id: trial.id.to_string(),
+            candidate: job.candidate.id.to_string(),
+            kernel: job.candidate.kernel.clone(),
+            params: job.candidate.params.key(),
+            origin: json_text(&job.candidate.origin),
+            fidelity: job.fidelity.name().to_string(),
+            workloads: json_text(&job.workloads),
+            lab_id: job.lab.to_string(),
+            environment: trial.environment.to_string(),
+            verdict: trial.outcome.verdict().name().to_string(),
+            message: trial.outcome.describe(),
+            same_binary_as: trial.same_binary_as.map(|id| id.to_string()),
+            // What a cached artifact took to compile belongs to the trial that compiled it.
+            compile_s: trial
+                .builds
+                .iter()
+                .filter(|build| !build.cached)
+                .map(|build| build.compile_s)
+                .sum(),
+            launch_s: trial.launch_s,
+            wall_s: trial.wall_s,
+        }
+    }
+}
+
+/// Returns the trial as text, having made sure that the text says the same: JSON has no infinities
+/// and no NaN, and a trial that cannot be read back is not evidence.
+fn checked_document(trial: &Trial) -> Result<String, StoreError> {
+    let refuse = |why: String| StoreError::Inconsistent { trial: trial.id, why };
+    if trial.id != trial.job.trial {
+        return Err(refuse(format!("it answers another job ({})", trial.job.trial.short())));
+    }
+    let document = serde_json::to_string(trial)
+        .map_err(|error| refuse(format!("it cannot be written as JSON: {error}")))?;
+    let again: Trial = serde_json::from_str(&document).map_err(|error| {
+        refuse(format!("it would not be readable again (is a number in it not finite?): {error}"))
+    })?;
+    if &again != trial {
+        return Err(refuse("it would read differently than it was written".to_string()));
+    }
+    if trial.outcome.measurements().iter().any(|measurement| measurement.samples_s.is_empty()) {
+        return Err(refuse("it passed with a workload that has no samples".to_string()));
+    }
+    Ok(document)
+}
+
+/// The texts that a trial names.
+pub(super) fn named_blobs(trial: &Trial) -> BTreeSet<BlobId> {
+    let mut named: BTreeSet<BlobId> = trial.builds.iter().map(|build| build.log).collect();
+    named.insert(trial.job.candidate.source);
+    if let Outcome::CompileFailed { log, .. } = &trial.outcome {
+        named.insert(*log);
+    }
+    named
+}
+
+/// Names what a job asks: of whom, how thoroughly, on what.
+fn question(job: &Job) -> String {
+    let mut hasher = Hasher::new("question");
+    hasher.part(job.candidate.id.to_string().as_bytes());
+    hasher.part(job.fidelity.name().as_bytes());
+    hasher.part(json_text(&job.workloads).as_bytes());
+    BlobId::from(hasher).to_string()
+}
+
+/// Writes plain data as JSON.
+pub(super) fn json_text<T: serde::Serialize>(value: &T) -> String {
+    serde_json::to_string(value).expect("plain data always serialises")
+}
+
+/// Writes the name of an enum's variant.
+pub(super) fn plain_text<T: serde::Serialize>(value: &T) -> String {
+    json_text(value).trim_matches('"').to_string()
+}

@@ -1,0 +1,276 @@
+//! What the evidence means, from stored trials to rankings.
+
+use warpsmith_evidence::derive::{
+    Bound, Decision, best_by_kernel, best_by_workload, convergence, failures, leaderboard,
+    micro_agreement, parameter_effects, roofline_points, standings, winner,
+};
+use warpsmith_evidence::{TrialSummary, workload_times};
+use warpsmith_model::stats::Comparison;
+use warpsmith_model::{
+    Absent, ComparisonRecord, Fidelity, Finding, Origin, Params, StopReason, Value, Verdict,
+};
+
+use crate::fixture::{
+    START, Sketch, ceilings, comparison, compile_failed, crashed, measurement, passed, record,
+    store_with_run, tile_params,
+};
+
+/// Stores findings one second apart and reads their summaries back.
+fn summaries(findings: &[Finding]) -> Vec<TrialSummary> {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (store, record) = store_with_run(folder.path(), "tiles-1");
+    for (idx, finding) in findings.iter().enumerate() {
+        store.append(&record.id, finding, START + 1.0 + idx as f64).expect("recorded");
+    }
+    store.summaries(&record.id).expect("summaries")
+}
+
+fn tiles<'a>(trials: impl Iterator<Item = &'a TrialSummary>) -> Vec<i64> {
+    trials
+        .map(|trial| match trial.params.get("TILE") {
+            Some(Value::Int(tile)) => *tile,
+            _ => 0,
+        })
+        .collect()
+}
+
+fn naive(small_s: f64, large_s: f64) -> Sketch {
+    Sketch {
+        kernel: "00_naive",
+        params: Params::default(),
+        origin: Origin::Seed,
+        ..Sketch::tile(0, small_s, large_s)
+    }
+}
+
+fn library(small_s: f64, large_s: f64) -> Sketch {
+    Sketch { kernel: "library", origin: Origin::Baseline, ..naive(small_s, large_s) }
+}
+
+#[test]
+fn the_ranking_needs_every_workload_and_never_ranks_a_library() {
+    let half = Sketch { outcome: passed(&[("small", 1e-9)]), ..Sketch::tile(64, 1.0, 1.0) };
+    let trials = summaries(&[
+        naive(4e-5, 4e-4).finding(),
+        Sketch::tile(8, 2e-5, 2e-4).finding(),
+        Sketch::tile(16, 1e-5, 3e-4).finding(),
+        half.finding(),
+        Sketch { outcome: crashed(), ..Sketch::tile(32, 1.0, 1.0) }.finding(),
+        library(1e-6, 1e-5).finding(),
+        Sketch { fidelity: Fidelity::Full, ..Sketch::tile(8, 1e-7, 1e-7) }.finding(),
+    ]);
+    let record = record("tiles-1", START);
+    let board = leaderboard(&record, &trials, Fidelity::Rank);
+    assert_eq!(board.workloads, ["small", "large"]);
+    assert_eq!(tiles(board.entries.iter().map(|entry| entry.trial)), [16, 8, 0]);
+    // The geometric mean of 1e-5 and 3e-4.
+    let score = board.entries[0].score_s;
+    assert!((score.mid / 3e-9f64.sqrt() - 1.0).abs() < 1e-9, "{score:?}");
+    assert!(score.low < score.mid && score.mid < score.high, "{score:?}");
+    assert_eq!(board.baselines.len(), 1);
+    assert_eq!(board.unranked.len(), 1);
+    assert_eq!(board.unranked[0].missing, ["large"]);
+    assert!(board.unranked[0].trial.is_abandoned());
+
+    assert_eq!(tiles(best_by_kernel(&board).iter().map(|entry| entry.trial)), [0, 16]);
+    let best: Vec<(String, i64)> = best_by_workload(&board, &trials)
+        .into_iter()
+        .map(|(workload, trial)| (workload, tiles([trial].into_iter())[0]))
+        .collect();
+    assert_eq!(best, [("small".to_string(), 64), ("large".to_string(), 8)]);
+
+    // `Full` is a ranking of its own, and is asked first.
+    let winner = winner(&record, &trials, &[]).expect("a winner");
+    assert_eq!((winner.fidelity, winner.decision), (Fidelity::Full, Decision::Ranked));
+    assert!(warpsmith_evidence::derive::winner(&record, &trials[5..6], &[]).is_none());
+}
+
+#[test]
+fn twins_share_one_place() {
+    let first = Sketch::tile(8, 2e-5, 2e-4).finding();
+    let mut twin = Sketch::tile(16, 2e-5, 2e-4).finding();
+    twin.trial.same_binary_as = Some(first.trial.id);
+    let mut orphan = Sketch::tile(32, 3e-5, 3e-4).finding();
+    orphan.trial.same_binary_as = Some(warpsmith_model::TrialId::of(b"of another run"));
+    let trials = summaries(&[first, twin, orphan]);
+    let board = leaderboard(&record("tiles-1", START), &trials, Fidelity::Rank);
+    assert_eq!(tiles(board.entries.iter().map(|entry| entry.trial)), [8, 32]);
+    assert_eq!(tiles(board.entries[0].twins.iter().copied()), [16]);
+}
+
+#[test]
+fn the_winner_follows_paired_rounds_and_ties_are_called_ties() {
+    let record = record("tiles-1", START);
+    // The ranking alone would choose 8.
+    let trials = summaries(&[
+        Sketch::tile(8, 1.0e-5, 1e-4).finding(),
+        Sketch::tile(16, 1.1e-5, 1.1e-4).finding(),
+        Sketch::tile(32, 1.2e-5, 1.2e-4).finding(),
+    ]);
+    let check = |comparison: ComparisonRecord, tile: i64, tied: &[usize]| {
+        let winner = winner(&record, &trials, &[comparison]).expect("a winner");
+        assert_eq!(tiles([winner.entry.trial].into_iter()), [tile]);
+        let Decision::Paired { comparison: 0, ties, .. } = winner.decision else {
+            panic!("not by the comparison: {:?}", winner.decision);
+        };
+        assert_eq!(ties, tied);
+    };
+    // Clearly faster, clearly slower, and too close to call.
+    check(comparison(&[(8, 1.2e-5), (16, 1e-5)], 9e-6), 16, &[]);
+    check(comparison(&[(8, 1e-5), (16, 1.2e-5)], 9e-6), 8, &[]);
+    check(comparison(&[(16, 1e-5), (8, 0.995e-5), (32, 2e-5)], 9e-6), 16, &[1]);
+    let only_library =
+        ComparisonRecord { contenders: comparison(&[], 1.0).contenders, ..comparison(&[], 1e-5) };
+    let winner = winner(&record, &trials, &[only_library]).expect("a winner");
+    assert_eq!(
+        (tiles([winner.entry.trial].into_iter())[0], winner.decision),
+        (8, Decision::Ranked)
+    );
+}
+
+#[test]
+fn standings_pair_what_both_have() {
+    let mut comparison = comparison(&[(8, 1e-5)], 2e-5);
+    comparison.workloads[1].samples_s[1].clear();
+    comparison.workloads[1]
+        .absent
+        .push(Absent { contender: 1, reason: "does not serve the shape".to_string() });
+    let standings = standings(&comparison, 0);
+    let [own, library] = standings.as_slice() else { panic!("two, got {standings:?}") };
+    assert_eq!((own.covered, own.verdict), (2, Some(Comparison::Tie)));
+    assert_eq!((library.covered, library.verdict), (1, Some(Comparison::Faster)));
+    assert!(library.is_baseline);
+    let speedup = library.speedup.expect("one workload");
+    assert!((speedup.mid - 2.0).abs() < 0.05, "{speedup:?}");
+    assert_eq!(library.workloads[1].time_s, None);
+    assert_eq!(library.workloads[1].absent.as_deref(), Some("does not serve the shape"));
+    assert!(warpsmith_evidence::derive::standings(&comparison, 2).is_empty());
+}
+
+#[test]
+fn the_microbenchmark_is_held_against_the_search() {
+    let micro = |tile: i64, small_s: f64| {
+        Sketch {
+            fidelity: Fidelity::Micro,
+            origin: Origin::Micro,
+            outcome: passed(&[("small", small_s)]),
+            ..Sketch::tile(tile, 1.0, 1.0)
+        }
+        .finding()
+    };
+    let trials = summaries(&[
+        micro(8, 1e-5),
+        micro(16, 2e-5),
+        micro(32, 3e-5),
+        micro(64, 4e-5),
+        // Only `small` counts: on `large` the order is the reverse.
+        Sketch::tile(8, 1.5e-5, 9e-4).finding(),
+        Sketch::tile(16, 1.0e-5, 8e-4).finding(),
+        Sketch::tile(32, 3.0e-5, 1e-4).finding(),
+    ]);
+    let agreement = micro_agreement(&trials);
+    assert_eq!(agreement.pairs.len(), 3);
+    assert_eq!(agreement.spearman, Some(0.5));
+    assert_eq!(agreement.place_of_best, Some(1));
+    assert_eq!(agreement.by_kernel[0].pairs, 3);
+    assert_eq!(micro_agreement(&trials[..4]).spearman, None);
+}
+
+#[test]
+fn failures_are_grouped_and_counted() {
+    let failing = |tile, outcome| Sketch { outcome, ..Sketch::tile(tile, 1.0, 1.0) }.finding();
+    let trials = summaries(&[
+        failing(8, crashed()),
+        failing(16, compile_failed()),
+        failing(32, compile_failed()),
+        Sketch::tile(64, 1e-5, 1e-4).finding(),
+    ]);
+    let groups = failures(&trials);
+    let counts: Vec<(Verdict, usize)> =
+        groups.iter().map(|group| (group.verdict, group.trials.len())).collect();
+    assert_eq!(counts, [(Verdict::CompileFailed, 2), (Verdict::Crashed, 1)]);
+    assert_eq!(groups[0].by_kernel["10_tile"], 2);
+    assert_eq!(groups[0].messages.len(), 1);
+    assert!(groups[1].messages[0].0.contains("out of bounds"), "{groups:?}");
+}
+
+#[test]
+fn convergence_counts_failures_and_never_rises() {
+    let trials = summaries(&[
+        Sketch { outcome: crashed(), ..Sketch::tile(8, 1.0, 1.0) }.finding(),
+        Sketch::tile(16, 4e-5, 4e-5).finding(),
+        library(1e-9, 1e-9).finding(),
+        Sketch::tile(32, 5e-5, 5e-5).finding(),
+        Sketch::tile(64, 2e-5, 2e-5).finding(),
+    ]);
+    let record = record("tiles-1", START);
+    let board = leaderboard(&record, &trials, Fidelity::Rank);
+    let points: Vec<(usize, f64, f64, Option<i64>)> = convergence(&record, &trials, &board)
+        .iter()
+        .map(|point| {
+            let best = point.best_s.map(|best| (best * 1e6).round() as i64);
+            (point.evaluations, point.elapsed_s, point.cost_s, best)
+        })
+        .collect();
+    let expected = [
+        (1, 1.0, 1.0, None),
+        (2, 2.0, 2.0, Some(40)),
+        (3, 4.0, 3.0, Some(40)),
+        (4, 5.0, 4.0, Some(20)),
+    ];
+    assert_eq!(points, expected);
+}
+
+#[test]
+fn effects_are_marginal_medians() {
+    let trial = |tile: i64, fast: bool, time_s: f64| {
+        let sketch = Sketch::tile(tile, time_s, time_s);
+        Sketch { params: tile_params(tile, fast, ""), ..sketch }.finding()
+    };
+    let mut failed = Sketch::tile(64, 1.0, 1.0);
+    failed.outcome = crashed();
+    let trials = summaries(&[
+        trial(8, false, 4e-5),
+        trial(8, true, 2e-5),
+        trial(16, false, 8e-5),
+        trial(16, true, 6e-5),
+        failed.finding(),
+    ]);
+    let record = record("tiles-1", START);
+    let board = leaderboard(&record, &trials, Fidelity::Rank);
+    let effects = parameter_effects(&record.lab.kernels[1], &trials, &board);
+    let names: Vec<&str> = effects.iter().map(|effect| effect.name.as_str()).collect();
+    assert_eq!(names, ["TILE", "FAST", "CFLAGS"]);
+    let tile = &effects[0];
+    assert!((tile.spread.expect("two medians") - 7.0 / 3.0).abs() < 1e-9, "{tile:?}");
+    let counts: Vec<(usize, usize)> =
+        tile.values.iter().map(|value| (value.trials, value.failed)).collect();
+    assert_eq!(counts, [(2, 0), (2, 0), (0, 0), (1, 1)]);
+    assert_eq!(effects[2].spread, None);
+}
+
+#[test]
+fn points_lie_under_the_roof() {
+    let trials = summaries(&[Sketch::tile(8, 4e-3, 5e-6).finding()]);
+    let record = record("tiles-1", START);
+    let points = roofline_points(&record.lab, &ceilings(), &trials[0]);
+    // 2e8 operations at 1e11 a second take 2 ms; 1e6 bytes at 2e10 a second take 50 µs.
+    let small = &points[0];
+    assert_eq!((small.bound, small.near_launch_floor), (Bound::Compute, false));
+    assert!((small.share_of_roof - 0.5).abs() < 1e-9, "{small:?}");
+    assert!((small.flops_per_s - 5e10).abs() < 1.0, "{small:?}");
+    assert_eq!(small.intensity_flop_per_byte, 200.0);
+    assert!(points[1].near_launch_floor);
+}
+
+#[test]
+fn a_hopeless_candidate_is_marked_as_abandoned() {
+    let mut hopeless = measurement("small", 1e-5, 3);
+    hopeless.stop = StopReason::Hopeless;
+    let mut finding = Sketch::tile(8, 1.0, 1.0).finding();
+    finding.trial.outcome = warpsmith_model::Outcome::Passed { measurements: vec![hopeless] };
+    assert_eq!(workload_times(&finding.trial)[0].stop, StopReason::Hopeless);
+    let trials = summaries(&[finding, Sketch::tile(16, 1e-5, 1e-4).finding()]);
+    let abandoned: Vec<bool> = trials.iter().map(TrialSummary::is_abandoned).collect();
+    assert_eq!(abandoned, [true, false]);
+}

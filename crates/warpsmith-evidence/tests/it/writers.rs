@@ -1,0 +1,90 @@
+//! Several campaigns share one store.
+
+use std::sync::Barrier;
+
+use warpsmith_evidence::Store;
+
+use crate::fixture::{START, Sketch, environment, record};
+
+/// Everything at once, from the making of the file on; each writer has a connection of its own, as
+/// two processes have.
+#[test]
+fn two_campaigns_write_to_one_store_at_the_same_time() {
+    const WRITERS: u64 = 4;
+    const TRIALS: u64 = 25;
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("deep/er/evidence.db");
+    let start = Barrier::new(WRITERS as usize);
+    std::thread::scope(|scope| {
+        for writer in 0..WRITERS {
+            let (path, start) = (&path, &start);
+            scope.spawn(move || {
+                start.wait();
+                let store = Store::open(path).expect("a store");
+                let record = record(&format!("run-{writer}"), START + writer as f64);
+                store.put_environment(&environment()).expect("an environment");
+                store.start_run(&record).expect("a run");
+                for idx in 0..TRIALS {
+                    let salt = writer * TRIALS + idx;
+                    let finding = Sketch { salt, ..Sketch::tile(8, 1e-5, 1e-4) }.finding();
+                    let seq = store.append(&record.id, &finding, START).expect("recorded");
+                    assert_eq!(seq, idx);
+                }
+            });
+        }
+    });
+    let store = Store::open_read_only(&path).expect("the store");
+    let runs = store.runs().expect("runs");
+    assert_eq!(runs.len() as u64, WRITERS);
+    assert!(runs.iter().all(|run| run.trials == TRIALS), "{runs:?}");
+    assert_eq!(store.verify().expect("checked"), Vec::<String>::new());
+}
+
+/// Two writers of one run: each trial gets a place of its own.
+#[test]
+fn one_run_can_be_fed_by_two_processes() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (store, record) = crate::fixture::store_with_run(folder.path(), "shared");
+    std::thread::scope(|scope| {
+        for writer in 0..2 {
+            let (path, run) = (store.path(), &record.id);
+            scope.spawn(move || {
+                let store = Store::open(path).expect("a store");
+                for idx in 0..20 {
+                    let finding =
+                        Sketch { salt: writer * 100 + idx, ..Sketch::tile(8, 1e-5, 1e-4) }
+                            .finding();
+                    store.append(run, &finding, START).expect("recorded");
+                }
+            });
+        }
+    });
+    let seqs: Vec<u64> =
+        store.trials(&record.id).expect("trials").iter().map(|trial| trial.seq).collect();
+    assert_eq!(seqs, (0..40).collect::<Vec<u64>>());
+}
+
+/// A reader sees a whole state while a campaign goes on.
+#[test]
+fn queries_work_while_a_campaign_writes() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (store, record) = crate::fixture::store_with_run(folder.path(), "busy");
+    std::thread::scope(|scope| {
+        let (path, run) = (store.path().to_path_buf(), record.id.clone());
+        let reader = scope.spawn(move || {
+            let store = Store::open_read_only(&path).expect("a reader");
+            let mut before = 0;
+            while before < 30 {
+                let summaries = store.summaries(&run).expect("summaries");
+                assert!(summaries.len() >= before, "trials went away");
+                assert!(summaries.iter().all(|trial| trial.times.len() == 2), "half a trial");
+                before = summaries.len();
+            }
+        });
+        for salt in 0..30 {
+            let finding = Sketch { salt, ..Sketch::tile(8, 1e-5, 1e-4) }.finding();
+            store.append(&record.id, &finding, START).expect("recorded");
+        }
+        reader.join().expect("the reader saw everything");
+    });
+}

@@ -1,0 +1,122 @@
+//! Where a trial ran: the device, the tools, the protections, the measured ceilings.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{EnvironmentId, Hasher};
+
+/// The machine, the tools and the protections of a trial.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Environment {
+    /// The document's format version.
+    pub format: u32,
+    /// Warpsmith's own version.
+    pub warpsmith: String,
+    /// The operating system and its kernel.
+    pub system: String,
+    /// The device.
+    pub device: DeviceInfo,
+    /// The compilers that were found.
+    pub compilers: Vec<Compiler>,
+    /// What confines candidates.
+    pub isolation: Isolation,
+}
+
+impl Environment {
+    /// Returns the identity: equal environments give comparable times.
+    pub fn id(&self) -> EnvironmentId {
+        let mut hasher = Hasher::new("environment");
+        let text = serde_json::to_vec(self).expect("plain data always serialises");
+        hasher.part(&text);
+        hasher.into()
+    }
+}
+
+/// A device that runs kernels.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct DeviceInfo {
+    /// The model's name.
+    pub name: String,
+    /// Threads that the harness runs a kernel on.
+    pub threads: u32,
+    /// Bytes of first-level data cache per core.
+    pub l1d_bytes: u64,
+    /// Bytes of second-level cache per core.
+    pub l2_bytes: u64,
+    /// Bytes of last-level cache.
+    pub l3_bytes: u64,
+    /// Bytes of the widest vector register.
+    pub vector_bytes: u32,
+    /// Instruction-set extensions that matter (`avx2`, `fma`).
+    pub features: Vec<String>,
+    /// Ticks of the cycle counter per second; none where there is no counter.
+    pub ticks_per_s: Option<f64>,
+}
+
+impl DeviceInfo {
+    /// Returns the value of a device constant that expressions may name.
+    pub fn constant(&self, name: &str) -> Option<i64> {
+        match name {
+            "THREADS" => Some(i64::from(self.threads)),
+            "L1D_BYTES" => i64::try_from(self.l1d_bytes).ok(),
+            "L2_BYTES" => i64::try_from(self.l2_bytes).ok(),
+            "L3_BYTES" => i64::try_from(self.l3_bytes).ok(),
+            "VECTOR_BYTES" => Some(i64::from(self.vector_bytes)),
+            _ => None,
+        }
+    }
+
+    /// The names that [`DeviceInfo::constant`] knows.
+    pub const CONSTANTS: [&'static str; 5] =
+        ["THREADS", "L1D_BYTES", "L2_BYTES", "L3_BYTES", "VECTOR_BYTES"];
+}
+
+/// A compiler that was found.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Compiler {
+    /// The name it was asked for by (`gcc`).
+    pub name: String,
+    /// The first line it says of its version.
+    pub version: String,
+}
+
+/// What confines candidates; each part is active or absent for a stated reason.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Isolation {
+    /// The filter on system calls.
+    pub seccomp: Guard,
+    /// The file-system and network confinement.
+    pub landlock: Guard,
+    /// Limits on memory, files and processor time.
+    pub rlimits: Guard,
+    /// Inputs that cannot be written, nor be read before their launch.
+    pub sealed_inputs: Guard,
+}
+
+/// Whether one protection is in force.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "state")]
+pub enum Guard {
+    /// In force.
+    Active,
+    /// Not to be had on this machine.
+    Missing {
+        /// Why.
+        reason: String,
+    },
+}
+
+/// What the machine can do at most, measured on it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Ceilings {
+    /// Single-precision operations a second on all threads, from independent fused multiply-adds.
+    pub f32_flops_per_s: f64,
+    /// Double-precision operations a second on all threads.
+    pub f64_flops_per_s: f64,
+    /// Bytes a second from and to memory far beyond the last cache.
+    pub memory_bytes_per_s: f64,
+    /// Bytes a second when everything stays in the caches nearest to the cores; the floor for
+    /// plausibility, since small workloads never leave them.
+    pub cache_bytes_per_s: f64,
+    /// Seconds of an empty launch.
+    pub launch_floor_s: f64,
+}

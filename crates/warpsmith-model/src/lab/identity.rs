@@ -1,0 +1,46 @@
+//! Identity by content: of a lab's files and of a candidate.
+
+use super::{Kernel, Lab, LabFiles};
+use crate::{CandidateId, Hasher, LabId, Params};
+
+/// Returns the identity of a lab's files. Prose does not count: a README whose tables are
+/// generated from the evidence must not turn that evidence into another lab's.
+pub(super) fn lab_id(files: &LabFiles) -> LabId {
+    let mut hasher = Hasher::new("lab");
+    for (path, text) in files.iter().filter(|(path, _)| !path.ends_with(".md")) {
+        hasher.part(path.as_bytes()).part(text.as_bytes());
+    }
+    hasher.into()
+}
+
+/// Returns the identity of a candidate: everything that decides what is compiled and how it is
+/// launched.
+pub fn candidate_id(
+    lab: &Lab,
+    kernel: &Kernel,
+    params: &Params,
+    compiler_version: &str,
+) -> CandidateId {
+    let mut hasher = Hasher::new("candidate");
+    hasher
+        .part(interface(lab).as_bytes())
+        .part(kernel.contract.as_bytes())
+        .part(kernel.source.as_bytes())
+        .part(params.key().as_bytes())
+        .part(compiler_version.as_bytes());
+    for (name, text) in &lab.headers {
+        hasher.part(name.as_bytes()).part(text.as_bytes());
+    }
+    hasher.into()
+}
+
+/// Returns the arguments of the lab's kernels, in words.
+fn interface(lab: &Lab) -> String {
+    let tensors = lab.tensors.iter().map(|it| format!("{:?} {:?} {}", it.role, it.dtype, it.name));
+    let axes = lab.axes.iter().map(|axis| format!("axis {axis}"));
+    let scalars = lab
+        .scalars
+        .iter()
+        .map(|it| format!("scalar {:?} {} {}", it.dtype, it.name, it.value.text()));
+    tensors.chain(axes).chain(scalars).collect::<Vec<_>>().join("\n")
+}

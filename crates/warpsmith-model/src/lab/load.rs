@@ -1,0 +1,246 @@
+//! Turns the texts of a lab's files into a lab.
+
+use std::collections::BTreeMap;
+
+use super::contract::{KernelTexts, Surroundings};
+use super::document::{Document, did_you_mean};
+use super::files::{BaselineFile, ContractFile, LabFile};
+use super::manifest::Manifest;
+use super::shapes::Shape;
+use super::{
+    Baseline, Kernel, Lab, LabError, LabErrors, LabFiles, baseline, contract, identity, manifest,
+};
+use crate::Verdict;
+
+/// Loads a lab from its files.
+pub(super) fn parse(files: &LabFiles) -> Result<Lab, LabErrors> {
+    let mut errors = LabErrors::default();
+    let Some(text) = files.get("lab.toml") else {
+        errors.0.push(about_file("lab.toml", "the file is missing", None));
+        return Err(errors);
+    };
+    let mut document = Document::new("lab.toml", text);
+    let manifest =
+        document.read::<LabFile>().map(|file| manifest::check(&mut document, file, files));
+    let pairs = pair_kernels(files, &mut errors);
+
+    let Some(manifest) = manifest else {
+        // The contracts' meaning depends on the manifest, but their types can be checked.
+        document.finish(&mut errors);
+        check_types_alone(files, &pairs, &mut errors);
+        return Err(errors);
+    };
+    let arguments = argument_names(&manifest);
+    let surroundings =
+        Surroundings { axes: &manifest.axes, arguments: &arguments, shapes: &manifest.shapes };
+    let mut contract_errors = LabErrors::default();
+    let kernels: Vec<Kernel> = pairs
+        .iter()
+        .filter_map(|texts| {
+            let path = format!("kernels/{}.toml", texts.name);
+            check_kernel(path, *texts, surroundings, &mut contract_errors)
+        })
+        .collect();
+    let baselines = check_baselines(files, &pairs, surroundings, &mut contract_errors);
+    check_oracle(&mut document, &manifest, &pairs, &kernels);
+
+    document.finish(&mut errors);
+    errors.0.append(&mut contract_errors.0);
+    let (Some(reference), Some(work), true) =
+        (manifest.reference, manifest.work, errors.0.is_empty())
+    else {
+        return Err(errors);
+    };
+    Ok(Lab {
+        id: identity::lab_id(files),
+        name: manifest.name,
+        title: manifest.title,
+        axes: manifest.axes,
+        tensors: manifest.tensors,
+        scalars: manifest.scalars,
+        reference,
+        oracle: manifest.oracle.into_inner(),
+        work,
+        tolerance: manifest.tolerance,
+        inputs: manifest.inputs,
+        workloads: manifest.workloads,
+        proofs: manifest.proofs,
+        ranges: manifest.ranges,
+        micro_workloads: manifest.micro_workloads,
+        headers: collect_headers(files),
+        kernels,
+        baselines,
+    })
+}
+
+/// Checks a kernel that is not among the lab's files: an ad-hoc one, or one that a worker was
+/// sent. Messages call its contract `NAME.toml`.
+pub fn parse_kernel(
+    lab: &Lab,
+    name: &str,
+    contract: &str,
+    source: &str,
+) -> Result<Kernel, LabErrors> {
+    let mut errors = LabErrors::default();
+    let path = format!("{name}.toml");
+    if !is_kernel_name(name) {
+        errors.0.push(about_file(&path, BAD_KERNEL_NAME, None));
+        return Err(errors);
+    }
+    let shapes = Shape::of(&lab.workloads, &lab.proofs);
+    let tensors = lab.tensors.iter().map(|tensor| tensor.name.as_str());
+    let scalars = lab.scalars.iter().map(|scalar| scalar.name.as_str());
+    let arguments: Vec<&str> = tensors.chain(scalars).collect();
+    let surroundings = Surroundings { axes: &lab.axes, arguments: &arguments, shapes: &shapes };
+    let texts = KernelTexts { name, contract, source };
+    check_kernel(path, texts, surroundings, &mut errors).ok_or(errors)
+}
+
+const BAD_KERNEL_NAME: &str = "a kernel's name is made of letters, digits and underscores";
+
+fn is_kernel_name(name: &str) -> bool {
+    !name.is_empty() && name.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '_')
+}
+
+fn argument_names(manifest: &Manifest) -> Vec<&str> {
+    let tensors = manifest.tensors.iter().map(|tensor| tensor.name.as_str());
+    let scalars = manifest.scalars.iter().map(|scalar| scalar.name.as_str());
+    tensors.chain(scalars).collect()
+}
+
+fn check_kernel(
+    path: String,
+    texts: KernelTexts<'_>,
+    surroundings: Surroundings<'_>,
+    errors: &mut LabErrors,
+) -> Option<Kernel> {
+    let mut document = Document::new(path, texts.contract);
+    let kernel = document
+        .read::<ContractFile>()
+        .and_then(|file| contract::check(&mut document, &file, texts, surroundings));
+    document.finish(errors);
+    kernel
+}
+
+fn check_baselines(
+    files: &LabFiles,
+    pairs: &[KernelTexts<'_>],
+    surroundings: Surroundings<'_>,
+    errors: &mut LabErrors,
+) -> Vec<Baseline> {
+    let mut baselines = Vec::new();
+    for (path, text) in baseline_contracts(files) {
+        let name = path.trim_start_matches("baselines/").trim_end_matches(".toml");
+        let mut document = Document::new(path, text);
+        if !is_kernel_name(name) {
+            document
+                .report_file("a baseline's name is made of letters, digits and underscores", None);
+        }
+        // Trials name kernels and baselines in the same place.
+        if pairs.iter().any(|texts| texts.name == name) {
+            document.report_file("this baseline has the name of a kernel", None);
+        }
+        let checked = document
+            .read::<BaselineFile>()
+            .and_then(|file| baseline::check(&mut document, &file, name, files, surroundings));
+        document.finish(errors);
+        baselines.extend(checked);
+    }
+    baselines
+}
+
+fn baseline_contracts(files: &LabFiles) -> impl Iterator<Item = (&str, &str)> {
+    files
+        .iter()
+        .filter(|(path, _)| path.starts_with("baselines/") && path.ends_with(".toml"))
+        .map(|(path, text)| (path.as_str(), text.as_str()))
+}
+
+/// Finds the kernels: a contract and a source of the same name. One without the other is an
+/// error, and so is any file that is neither.
+fn pair_kernels<'a>(files: &'a LabFiles, errors: &mut LabErrors) -> Vec<KernelTexts<'a>> {
+    let mut pairs = Vec::new();
+    for (path, text) in files.iter().filter(|(path, _)| path.starts_with("kernels/")) {
+        let (name, ending) = match path["kernels/".len()..].rsplit_once('.') {
+            Some((_, "md")) => continue,
+            Some((name, ending @ ("toml" | "c"))) => (name, ending),
+            _ => {
+                let help = "a kernel is a pair of files, NAME.toml and NAME.c".to_string();
+                errors.0.push(about_file(path, "this file belongs to no kernel", Some(help)));
+                continue;
+            }
+        };
+        if !is_kernel_name(name) {
+            errors.0.push(about_file(path, BAD_KERNEL_NAME, None));
+            continue;
+        }
+        let (partner, what) = match ending {
+            "toml" => (format!("kernels/{name}.c"), "contract has no source"),
+            _ => (format!("kernels/{name}.toml"), "source has no contract"),
+        };
+        match (files.get(&partner), ending) {
+            (Some(source), "toml") => pairs.push(KernelTexts { name, contract: text, source }),
+            (Some(_), _) => {}
+            (None, _) => {
+                let help = format!("add `{partner}`");
+                errors.0.push(about_file(path, &format!("this {what}"), Some(help)));
+            }
+        }
+    }
+    pairs
+}
+
+/// Collects the headers, by their path below the include folder, sorted. The lab's own come after
+/// the shared ones in the order of paths and so win.
+fn collect_headers(files: &LabFiles) -> Vec<(String, String)> {
+    let mut headers = BTreeMap::new();
+    for (path, text) in files {
+        let shared = path.strip_prefix("../include/");
+        if let Some(name) = shared.or_else(|| path.strip_prefix("include/")) {
+            headers.insert(name.to_string(), text.clone());
+        }
+    }
+    headers.into_iter().collect()
+}
+
+/// Checks that the oracle exists and can judge: it is honest and serves every shape.
+fn check_oracle(
+    document: &mut Document<'_>,
+    manifest: &Manifest,
+    pairs: &[KernelTexts<'_>],
+    kernels: &[Kernel],
+) {
+    let oracle = &manifest.oracle;
+    let names = || pairs.iter().map(|texts| texts.name);
+    if !names().any(|name| name == oracle.as_str()) {
+        let message = format!("unknown kernel `{}`", **oracle);
+        document.report_with_help(oracle.span(), message, did_you_mean(oracle, names()));
+        return;
+    }
+    let Some(kernel) = kernels.iter().find(|kernel| kernel.name == **oracle) else { return };
+    if kernel.expect.is_some_and(|verdict| verdict != Verdict::Passed) {
+        document.report(oracle.span(), "the oracle is a kernel that must not pass");
+    }
+    let unserved = manifest.shapes.iter().find(|shape| kernel.serves(&shape.workload) != Ok(true));
+    if let Some(shape) = unserved {
+        let message = format!("the oracle does not serve {}", shape.label);
+        document.report(oracle.span(), message);
+    }
+}
+
+fn check_types_alone(files: &LabFiles, pairs: &[KernelTexts<'_>], errors: &mut LabErrors) {
+    for texts in pairs {
+        let mut document = Document::new(format!("kernels/{}.toml", texts.name), texts.contract);
+        document.read::<ContractFile>();
+        document.finish(errors);
+    }
+    for (path, text) in baseline_contracts(files) {
+        let mut document = Document::new(path, text);
+        document.read::<BaselineFile>();
+        document.finish(errors);
+    }
+}
+
+fn about_file(file: &str, message: &str, help: Option<String>) -> LabError {
+    LabError { file: file.to_string(), place: None, message: message.to_string(), help }
+}

@@ -1,0 +1,471 @@
+//! Checks `lab.toml`.
+
+use std::ops::Range as Span;
+
+use super::document::{Document, Scope, did_you_mean};
+use super::files::{
+    Entries, InputsFile, LabFile, Located, RangeFile, ReferenceFile, ScalarFile, TensorFile,
+    WorkFile, WorkloadFile,
+};
+use super::shapes::{MAX_BYTES, Shape, check_positive, first_failure, total_bytes};
+use super::{
+    Distribution, Inputs, LabFiles, Range, Reference, Role, Scalar, ScalarType, Tensor, Tolerance,
+    Work, Workload,
+};
+use crate::suggest::closest;
+use crate::{DeviceInfo, Expr, Value};
+
+/// `lab.toml`, checked; parts in which something was wrong are absent.
+#[derive(Debug)]
+pub(super) struct Manifest {
+    pub(super) name: String,
+    pub(super) title: String,
+    pub(super) axes: Vec<String>,
+    pub(super) tensors: Vec<Tensor>,
+    pub(super) scalars: Vec<Scalar>,
+    pub(super) reference: Option<Reference>,
+    pub(super) oracle: Located<String>,
+    pub(super) work: Option<Work>,
+    pub(super) tolerance: Tolerance,
+    pub(super) inputs: Vec<Inputs>,
+    pub(super) workloads: Vec<Workload>,
+    pub(super) proofs: Vec<Workload>,
+    pub(super) ranges: Vec<(String, Range)>,
+    pub(super) micro_workloads: Vec<String>,
+    /// Workloads and proofs, for trying the expressions of contracts.
+    pub(super) shapes: Vec<Shape>,
+}
+
+/// Checks everything that a manifest says by itself.
+pub(super) fn check(document: &mut Document<'_>, file: LabFile, files: &LabFiles) -> Manifest {
+    check_names(document, &file);
+    let axes: Vec<String> = file.axes.iter().map(|axis| axis.to_string()).collect();
+    let scope = Scope {
+        what: "the axes",
+        names: axes.iter().map(String::as_str).collect(),
+        hidden: DeviceInfo::CONSTANTS.iter().map(|name| (*name, "a device constant")).collect(),
+    };
+
+    let workloads = check_workloads(document, &axes, &file.workload, "workload");
+    let proofs = check_workloads(document, &axes, &file.proof, "proof");
+    let ranges = match &file.ranges {
+        Some(ranges) => check_ranges(document, &axes, ranges),
+        None => Vec::new(),
+    };
+    let shapes = Shape::of(&workloads, &proofs);
+    let mut tried = shapes.clone();
+    tried.extend(corners(&axes, &ranges));
+
+    let tensors = check_tensors(document, &file.tensor, &scope, &tried);
+    if tensors.len() == file.tensor.len() {
+        check_sizes(document, &file, &tensors, &shapes);
+    }
+    let scalars = file
+        .scalar
+        .iter()
+        .filter_map(|scalar| check_scalar(document, scalar, &scope, &tried))
+        .collect();
+    let reference = check_reference(document, &file.reference, &scope, &tried, files);
+    let work = check_work(document, &file.work, &scope, &shapes);
+    check_tolerance(document, &file.tolerance);
+    let inputs = check_inputs(document, &file);
+    let micro_workloads = check_micro(document, &file);
+
+    Manifest {
+        name: file.name.into_inner(),
+        title: file.title.into_inner(),
+        axes,
+        tensors,
+        scalars,
+        reference,
+        oracle: file.oracle.kernel,
+        work,
+        tolerance: file.tolerance.into_inner(),
+        inputs,
+        workloads,
+        proofs,
+        ranges,
+        micro_workloads,
+        shapes,
+    }
+}
+
+/// Checks the names of the lab and of the arguments of its kernels.
+fn check_names(document: &mut Document<'_>, file: &LabFile) {
+    document.check_identifier(&file.name, "lab's name");
+    document.check_line(&file.title, "title");
+    let axes = file.axes.iter().map(|name| (name, "axis"));
+    let tensors = file.tensor.iter().map(|tensor| (&tensor.name, "tensor"));
+    let scalars = file.scalar.iter().map(|scalar| (&scalar.name, "scalar"));
+    let mut seen: Vec<(&str, &str)> = Vec::new();
+    for (name, what) in axes.chain(tensors).chain(scalars) {
+        if !document.check_identifier(name, what) {
+            continue;
+        }
+        if let Some((_, other)) = seen.iter().find(|(other, _)| *other == name.as_str()) {
+            let message = match *other == what {
+                true => format!("there are two {} named `{}`", plural(what), **name),
+                false => format!("the {what} `{}` has the name of the {other}", **name),
+            };
+            document.report(name.span(), message);
+        }
+        if matches!(name.as_str(), "block_begin" | "block_end") {
+            let message = format!("the {what} `{}` has the name of a later argument", **name);
+            document.report(name.span(), message);
+        }
+        if what == "axis" && DeviceInfo::CONSTANTS.contains(&name.as_str()) {
+            let message = format!("the axis `{}` has the name of a device constant", **name);
+            document.report(name.span(), message);
+        }
+        seen.push((name, what));
+    }
+}
+
+fn plural(what: &str) -> &str {
+    match what {
+        "axis" => "axes",
+        "tensor" => "tensors",
+        _ => "scalars",
+    }
+}
+
+/// Checks a list of shapes; returns those that are complete.
+fn check_workloads(
+    document: &mut Document<'_>,
+    axes: &[String],
+    files: &[WorkloadFile],
+    kind: &str,
+) -> Vec<Workload> {
+    if files.is_empty() {
+        let help = format!("add a `[[{kind}]]` with `name` and `axes`");
+        document.report_file(format!("the lab has no {kind}"), Some(help));
+    }
+    document.check_unique(files.iter().map(|file| &file.name), &format!("{kind}s"));
+    let mut workloads = Vec::new();
+    for file in files {
+        document.check_line(&file.name, "name");
+        let is_complete = check_axes(document, axes, &file.axes, &format!("the {kind}"));
+        if is_complete {
+            let value = |axis: &String| file.axes.get(axis.as_str()).map(|value| **value);
+            workloads.push(Workload {
+                name: file.name.to_string(),
+                axes: axes.iter().filter_map(|axis| Some((axis.clone(), value(axis)?))).collect(),
+            });
+        }
+    }
+    workloads
+}
+
+/// Checks that a table has a value for every axis and for nothing else.
+fn check_axes<T>(
+    document: &mut Document<'_>,
+    axes: &[String],
+    table: &Located<Entries<T>>,
+    what: &str,
+) -> bool {
+    let known = || axes.iter().map(String::as_str);
+    let unknown: Vec<_> = table.keys().filter(|name| !axes.contains(name)).collect();
+    for name in &unknown {
+        let message = format!("unknown axis `{}`", ***name);
+        document.report_with_help(name.span(), message, did_you_mean(name, known()));
+    }
+    // A misspelt axis is not reported as missing too.
+    let meant: Vec<&str> = unknown.iter().filter_map(|name| closest(name, known())).collect();
+    let is_missing = |axis: &&str| !table.contains_key(*axis) && !meant.contains(axis);
+    let missing: Vec<String> = known().filter(is_missing).map(|axis| format!("`{axis}`")).collect();
+    if !missing.is_empty() {
+        document.report(table.span(), format!("{what} has no value for {}", missing.join(", ")));
+    }
+    unknown.is_empty() && missing.is_empty()
+}
+
+/// Checks the ranges; returns those that hold values, in the order of the axes.
+fn check_ranges(
+    document: &mut Document<'_>,
+    axes: &[String],
+    table: &Located<Entries<RangeFile>>,
+) -> Vec<(String, Range)> {
+    check_axes(document, axes, table, "`[ranges]`");
+    let mut ranges = Vec::new();
+    for axis in axes {
+        let Some(file) = table.get(axis.as_str()) else { continue };
+        let message = match (file.min, file.max, &file.values) {
+            (Some(min), Some(max), None) if min <= max => {
+                ranges.push((axis.clone(), Range::Span { min, max }));
+                continue;
+            }
+            (None, None, Some(values)) if !values.is_empty() => {
+                ranges.push((axis.clone(), Range::Values(values.clone())));
+                continue;
+            }
+            (Some(_), Some(_), None) => "`min` is above `max`",
+            (None, None, Some(_)) => "`values` is empty",
+            _ => "a range is `{ min = .., max = .. }` or `{ values = [..] }`",
+        };
+        document.report(file.span(), message);
+    }
+    ranges
+}
+
+/// Returns the least and the greatest shape that the ranges allow: axes are drawn independently,
+/// so both can come up, and they are where expressions fail first.
+fn corners(axes: &[String], ranges: &[(String, Range)]) -> Vec<Shape> {
+    if ranges.is_empty() || ranges.len() != axes.len() {
+        return Vec::new();
+    }
+    let corner = |label: &str, pick: &dyn Fn(&Range) -> Option<i64>| {
+        let axes = ranges.iter().map(|(axis, range)| Some((axis.clone(), pick(range)?)));
+        let workload = Workload { name: label.to_string(), axes: axes.collect::<Option<_>>()? };
+        Some(Shape { label: format!("the {label} shape of `[ranges]`"), workload })
+    };
+    let least = |range: &Range| match range {
+        Range::Span { min, .. } => Some(*min),
+        Range::Values(values) => values.iter().min().copied(),
+    };
+    let greatest = |range: &Range| match range {
+        Range::Span { max, .. } => Some(*max),
+        Range::Values(values) => values.iter().max().copied(),
+    };
+    [corner("smallest", &least), corner("largest", &greatest)].into_iter().flatten().collect()
+}
+
+fn check_tensors(
+    document: &mut Document<'_>,
+    files: &[TensorFile],
+    scope: &Scope<'_>,
+    shapes: &[Shape],
+) -> Vec<Tensor> {
+    for (role, name) in [(Role::Input, "input"), (Role::Output, "output")] {
+        if !files.iter().any(|tensor| tensor.role == role) {
+            let help = format!("add a `[[tensor]]` with `role = \"{name}\"`");
+            document.report_file(format!("the lab has no {name} tensor"), Some(help));
+        }
+    }
+    files.iter().filter_map(|file| check_tensor(document, file, scope, shapes)).collect()
+}
+
+fn check_tensor(
+    document: &mut Document<'_>,
+    file: &TensorFile,
+    scope: &Scope<'_>,
+    shapes: &[Shape],
+) -> Option<Tensor> {
+    if file.shape.is_empty() {
+        let message = format!("the tensor `{}` has no extents", *file.name);
+        let help = "a single element has the shape [\"1\"]".to_string();
+        document.report_with_help(file.shape.span(), message, Some(help));
+    }
+    let mut shape = Vec::new();
+    for text in file.shape.iter() {
+        let Some(extent) = document.expression(text, scope) else { continue };
+        match first_failure(shapes, |workload| check_positive(&extent, workload)) {
+            Some(problem) => document.report(text.span(), problem),
+            None => shape.push(extent),
+        }
+    }
+    let is_whole = shape.len() == file.shape.len() && !shape.is_empty();
+    is_whole.then(|| Tensor {
+        name: file.name.to_string(),
+        shape,
+        dtype: file.dtype,
+        role: file.role,
+    })
+}
+
+fn check_sizes(document: &mut Document<'_>, file: &LabFile, tensors: &[Tensor], shapes: &[Shape]) {
+    for shape in shapes {
+        let too_large = total_bytes(tensors, &shape.workload).filter(|bytes| *bytes > MAX_BYTES);
+        let Some(bytes) = too_large else { continue };
+        let span = file
+            .workload
+            .iter()
+            .chain(&file.proof)
+            .find(|file| *file.name == shape.workload.name)
+            .map_or(0..0, |file| file.axes.span());
+        let tib = bytes as f64 / MAX_BYTES as f64;
+        let message = format!("{} needs {tib:.1} TiB of tensors; 1 TiB is the limit", shape.label);
+        document.report(span, message);
+    }
+}
+
+fn check_scalar(
+    document: &mut Document<'_>,
+    file: &ScalarFile,
+    scope: &Scope<'_>,
+    shapes: &[Shape],
+) -> Option<Scalar> {
+    let value = document.expression(&file.value, scope)?;
+    let check = |workload: &Workload| {
+        let lookup = |name: &str| workload.lookup(name);
+        if file.dtype == ScalarType::I64 {
+            return value.eval_int(&lookup).map(|_| ()).map_err(|error| error.0);
+        }
+        check_number(&value, workload, |number| number.is_finite(), "a finite number")
+    };
+    if let Some(problem) = first_failure(shapes, check) {
+        document.report(file.value.span(), problem);
+        return None;
+    }
+    Some(Scalar { name: file.name.to_string(), dtype: file.dtype, value })
+}
+
+fn check_number(
+    expr: &Expr,
+    workload: &Workload,
+    accept: impl Fn(f64) -> bool,
+    wanted: &str,
+) -> Result<(), String> {
+    let value = expr.eval(&|name| workload.lookup(name)).map_err(|error| error.0)?;
+    match value.as_f64() {
+        Some(number) if accept(number) => Ok(()),
+        _ => Err(format!("`{}` is {}; it must be {wanted}", expr.text(), quoted(&value))),
+    }
+}
+
+/// Returns a value as an expression would write it.
+pub(super) fn quoted(value: &Value) -> String {
+    match value {
+        Value::Str(text) => format!("{text:?}"),
+        other => other.to_string(),
+    }
+}
+
+fn check_reference(
+    document: &mut Document<'_>,
+    file: &ReferenceFile,
+    scope: &Scope<'_>,
+    shapes: &[Shape],
+    files: &LabFiles,
+) -> Option<Reference> {
+    document.check_identifier(&file.entry, "function");
+    let source = files.get(file.source.as_str());
+    if source.is_none() {
+        let sources = files.keys().map(String::as_str).filter(|path| path.ends_with(".c"));
+        let help = did_you_mean(&file.source, sources);
+        let message = format!("there is no file `{}`", *file.source);
+        document.report_with_help(file.source.span(), message, help);
+    }
+    let blocks = document.expression(&file.blocks, scope)?;
+    if let Some(problem) = first_failure(shapes, |shape| check_positive(&blocks, shape)) {
+        document.report(file.blocks.span(), problem);
+    }
+    Some(Reference {
+        path: file.source.to_string(),
+        source: source?.clone(),
+        entry: file.entry.to_string(),
+        blocks,
+    })
+}
+
+fn check_work(
+    document: &mut Document<'_>,
+    file: &WorkFile,
+    scope: &Scope<'_>,
+    shapes: &[Shape],
+) -> Option<Work> {
+    let flops = document.expression(&file.flops, scope);
+    let bytes = document.expression(&file.bytes, scope);
+    let mut check = |expr: &Option<Expr>, span: Span<usize>| {
+        let Some(expr) = expr else { return };
+        let is_positive = |number: f64| number > 0.0 && number.is_finite();
+        let check = |shape: &Workload| check_number(expr, shape, is_positive, "above 0");
+        if let Some(problem) = first_failure(shapes, check) {
+            document.report(span, problem);
+        }
+    };
+    check(&flops, file.flops.span());
+    check(&bytes, file.bytes.span());
+    Some(Work { flops: flops?, bytes: bytes? })
+}
+
+fn check_tolerance(document: &mut Document<'_>, tolerance: &Located<Tolerance>) {
+    for (key, value) in [("element_eps", tolerance.element_eps), ("norm_eps", tolerance.norm_eps)] {
+        if !(value > 0.0 && value.is_finite()) {
+            let message = format!("`{key}` is {value}; it must be above 0");
+            document.report(tolerance.span(), message);
+        }
+    }
+}
+
+fn check_inputs(document: &mut Document<'_>, file: &LabFile) -> Vec<Inputs> {
+    if file.inputs.is_empty() {
+        let help = "add `[[inputs]]` with `name` and `default`".to_string();
+        document.report_file("the lab has no inputs", Some(help));
+    }
+    document.check_unique(file.inputs.iter().map(|inputs| &inputs.name), "inputs");
+    file.inputs.iter().map(|inputs| check_one_inputs(document, inputs, &file.tensor)).collect()
+}
+
+fn check_one_inputs(
+    document: &mut Document<'_>,
+    file: &InputsFile,
+    tensors: &[TensorFile],
+) -> Inputs {
+    document.check_line(&file.name, "name");
+    check_distribution(document, &file.default);
+    let inputs: Vec<&str> = tensors
+        .iter()
+        .filter(|tensor| tensor.role == Role::Input)
+        .map(|tensor| tensor.name.as_str())
+        .collect();
+    for (name, distribution) in &file.tensors {
+        check_distribution(document, distribution);
+        if inputs.contains(&name.as_str()) {
+            continue;
+        }
+        let is_output = tensors.iter().any(|tensor| *tensor.name == **name);
+        if is_output {
+            let message = format!("`{}` is an output, which is never filled", **name);
+            document.report(name.span(), message);
+        } else {
+            let help = did_you_mean(name, inputs.iter().copied());
+            document.report_with_help(name.span(), format!("unknown tensor `{}`", **name), help);
+        }
+    }
+    if let Some(scale) = &file.tolerance_scale
+        && !(**scale >= 1.0 && scale.is_finite())
+    {
+        let message = format!("`tolerance_scale` is {}; it must be at least 1", **scale);
+        document.report(scale.span(), message);
+    }
+    let pick = |name: &&str| file.tensors.get(*name).map_or(*file.default, |chosen| **chosen);
+    Inputs {
+        name: file.name.to_string(),
+        distributions: inputs.iter().map(pick).collect(),
+        tolerance_scale: file.tolerance_scale.as_ref().map_or(1.0, |scale| **scale),
+    }
+}
+
+fn check_distribution(document: &mut Document<'_>, distribution: &Located<Distribution>) {
+    let message = match **distribution {
+        Distribution::Normal { mean, std } if !(mean.is_finite() && std.is_finite()) => {
+            "`mean` and `std` must be finite"
+        }
+        Distribution::Normal { std, .. } if std <= 0.0 => "`std` must be above 0",
+        Distribution::Uniform { low, high } if !(low.is_finite() && high.is_finite()) => {
+            "`low` and `high` must be finite"
+        }
+        Distribution::Uniform { low, high } if low >= high => "`low` must be below `high`",
+        Distribution::Constant { value } if !value.is_finite() => "`value` must be finite",
+        _ => return,
+    };
+    document.report(distribution.span(), message);
+}
+
+fn check_micro(document: &mut Document<'_>, file: &LabFile) -> Vec<String> {
+    let names: Vec<&str> = file.workload.iter().map(|workload| workload.name.as_str()).collect();
+    let Some(micro) = &file.micro else {
+        return names.first().map(|first| first.to_string()).into_iter().collect();
+    };
+    if micro.workloads.is_empty() {
+        let message = "the microbenchmark has no workloads";
+        let help = "leave `[micro]` out to use the first workload".to_string();
+        document.report_with_help(micro.workloads.span(), message, Some(help));
+    }
+    document.check_unique(micro.workloads.iter(), "workloads here");
+    for name in micro.workloads.iter().filter(|name| !names.contains(&name.as_str())) {
+        let help = did_you_mean(name, names.iter().copied());
+        document.report_with_help(name.span(), format!("unknown workload `{}`", **name), help);
+    }
+    micro.workloads.iter().map(|name| name.to_string()).collect()
+}

@@ -1,0 +1,428 @@
+//! A lab, loaded and validated: what to compute, on which shapes, how right it must be.
+//!
+//! [`Lab::parse`] turns the texts of a lab's files into a [`Lab`] or into a list of
+//! [`LabError`]s, each with file, line, column and, where a name is misspelt, a suggestion.
+//! Reading the files is somebody else's work: nothing here touches the disk.
+//!
+//! ```
+//! use warpsmith_model::lab::{Lab, LabFiles, scaffold};
+//! let files: LabFiles = scaffold("blend").expect("an identifier").into_iter().collect();
+//! let lab = Lab::parse(&files).expect("a new lab is valid");
+//! assert_eq!(lab.work(&lab.workloads[0]).expect("defined").flops, 2.0 * 256.0 * 1024.0);
+//! ```
+
+mod baseline;
+mod contract;
+mod document;
+mod error;
+mod files;
+mod identity;
+mod load;
+mod manifest;
+mod scaffold;
+mod shapes;
+mod space;
+
+pub use error::{LabError, LabErrors, Place};
+pub use files::{SchemaKind, schema};
+pub use identity::candidate_id;
+pub use load::parse_kernel;
+pub use scaffold::{ScaffoldError, scaffold};
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::roofline::WorkSize;
+use crate::{DType, DeviceInfo, EvalError, Expr, LabId, Params, Value, Verdict};
+
+/// The texts of a lab's files, by path relative to the lab's folder (`kernels/00_naive.toml`), with
+/// `/` as separator. Shared headers are there too, as `../include/NAME`.
+pub type LabFiles = BTreeMap<String, String>;
+
+/// A validated lab.
+#[derive(Clone, Debug)]
+pub struct Lab {
+    /// Identity: a hash of every file but prose (`*.md`).
+    pub id: LabId,
+    /// The lab's name.
+    pub name: String,
+    /// One line for people.
+    pub title: String,
+    /// The names of the axes, in argument order.
+    pub axes: Vec<String>,
+    /// The tensors, in argument order.
+    pub tensors: Vec<Tensor>,
+    /// The scalars, in argument order.
+    pub scalars: Vec<Scalar>,
+    /// The headers on the include path, by file name: the shared ones and the lab's own, which win.
+    pub headers: Vec<(String, String)>,
+    /// The reference.
+    pub reference: Reference,
+    /// The kernel that the reference proves and that then proves the rest.
+    pub oracle: String,
+    /// The work that a workload is.
+    pub work: Work,
+    /// How right outputs must be.
+    pub tolerance: Tolerance,
+    /// The input distributions; the first is the one that is timed.
+    pub inputs: Vec<Inputs>,
+    /// The shapes that matter.
+    pub workloads: Vec<Workload>,
+    /// Small shapes on which the reference checks every kernel directly.
+    pub proofs: Vec<Workload>,
+    /// Where further small shapes are drawn from; axis by axis, in the order of `axes`. Empty when
+    /// the lab states none.
+    pub ranges: Vec<(String, Range)>,
+    /// The names of the workloads that the microbenchmark runs.
+    pub micro_workloads: Vec<String>,
+    /// The kernels, by name.
+    pub kernels: Vec<Kernel>,
+    /// The baselines, by name.
+    pub baselines: Vec<Baseline>,
+}
+
+/// A tensor.
+#[derive(Clone, Debug)]
+pub struct Tensor {
+    /// Its name.
+    pub name: String,
+    /// Its extents, over the axes.
+    pub shape: Vec<Expr>,
+    /// Its element type.
+    pub dtype: DType,
+    /// Whether kernels read or write it.
+    pub role: Role,
+}
+
+/// Whether kernels read or write a tensor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    /// Read only.
+    Input,
+    /// Written; poisoned before every launch.
+    Output,
+}
+
+/// A number that kernels receive by value.
+#[derive(Clone, Debug)]
+pub struct Scalar {
+    /// Its name.
+    pub name: String,
+    /// Its type.
+    pub dtype: ScalarType,
+    /// Its value, over the axes.
+    pub value: Expr,
+}
+
+/// The type of a scalar argument.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum ScalarType {
+    /// C `float`.
+    F32,
+    /// C `double`.
+    F64,
+    /// C `int64_t`.
+    I64,
+}
+
+/// The reference: plain C over f64.
+#[derive(Clone, Debug)]
+pub struct Reference {
+    /// The file's path in the lab.
+    pub path: String,
+    /// The file's text.
+    pub source: String,
+    /// The C function.
+    pub entry: String,
+    /// How many blocks a shape has.
+    pub blocks: Expr,
+}
+
+/// What a workload asks of the machine.
+#[derive(Clone, Debug)]
+pub struct Work {
+    /// Floating-point operations.
+    pub flops: Expr,
+    /// The least bytes that must move.
+    pub bytes: Expr,
+}
+
+/// How right outputs must be, in units of the output type's epsilon.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Tolerance {
+    /// Bounds each element: `|out - ref| <= element_eps * eps * max(|ref|, rms of ref's row)`.
+    pub element_eps: f64,
+    /// Bounds the whole: `||out - ref|| <= norm_eps * eps * ||ref||`.
+    pub norm_eps: f64,
+}
+
+/// A named way to fill the inputs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Inputs {
+    /// Its name.
+    pub name: String,
+    /// The distribution of every input tensor, in tensor order; outputs have none.
+    pub distributions: Vec<Distribution>,
+    /// Widens both tolerances.
+    pub tolerance_scale: f64,
+}
+
+/// How one tensor's elements are drawn.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase", deny_unknown_fields)]
+pub enum Distribution {
+    /// The bell curve.
+    Normal {
+        /// Its centre.
+        mean: f64,
+        /// Its width.
+        std: f64,
+    },
+    /// All values of an interval alike.
+    Uniform {
+        /// Its lower end.
+        low: f64,
+        /// Its upper end.
+        high: f64,
+    },
+    /// One value.
+    Constant {
+        /// The value.
+        value: f64,
+    },
+    /// Normal, each row of the last axis at its own scale between 1e-3 and 1e3.
+    Mixed {},
+}
+
+/// A shape with a name.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Workload {
+    /// Its name.
+    pub name: String,
+    /// The value of every axis, in the order of the lab's axes.
+    pub axes: Vec<(String, i64)>,
+}
+
+/// The values that an axis may take when shapes are drawn.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Range {
+    /// Every integer from `min` to `max`, both included.
+    Span {
+        /// The least.
+        min: i64,
+        /// The greatest.
+        max: i64,
+    },
+    /// These alone.
+    Values(Vec<i64>),
+}
+
+/// A kernel: its source and its contract.
+#[derive(Clone, Debug)]
+pub struct Kernel {
+    /// Its name: the file's, without ending.
+    pub name: String,
+    /// One line for people.
+    pub summary: String,
+    /// The contract's text, as loaded.
+    pub contract: String,
+    /// The source's text.
+    pub source: String,
+    /// Flags for the compiler.
+    pub flags: Vec<String>,
+    /// Axes that arrive as macros too.
+    pub specialize: Vec<String>,
+    /// What a workload must satisfy to be served.
+    pub requires: Vec<Expr>,
+    /// What parameters must satisfy.
+    pub constraints: Vec<Expr>,
+    /// The launches, in order.
+    pub launches: Vec<Launch>,
+    /// Scratch buffers, in argument order.
+    pub scratch: Vec<Scratch>,
+    /// The tunables, in the contract's order.
+    pub tunables: Vec<Tunable>,
+    /// The author's choice.
+    pub default: Params,
+    /// The tunables to vary around the microbenchmark's best.
+    pub expand: Vec<String>,
+    /// For known cheats: the verdict that the gate must give.
+    pub expect: Option<Verdict>,
+}
+
+/// One call of a kernel function over all of its blocks.
+#[derive(Clone, Debug)]
+pub struct Launch {
+    /// The C function.
+    pub entry: String,
+    /// How many blocks.
+    pub blocks: Expr,
+    /// How many blocks a thread takes at a time.
+    pub chunk: Expr,
+}
+
+/// A buffer shared by the launches of a kernel.
+#[derive(Clone, Debug)]
+pub struct Scratch {
+    /// Its name.
+    pub name: String,
+    /// Its size.
+    pub bytes: Expr,
+}
+
+/// A tunable and its values.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Tunable {
+    /// Its name.
+    pub name: String,
+    /// Its values; at least one, each once.
+    pub values: Vec<Value>,
+}
+
+/// A library that computes the same thing.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Baseline {
+    /// Its name: the file's, without ending.
+    pub name: String,
+    /// One line for people.
+    pub summary: String,
+    /// The script's path in the lab (`baselines/x.py`).
+    pub script: String,
+    /// The packages it needs, with versions.
+    pub packages: Vec<String>,
+    /// About how much `warpsmith setup` downloads for it.
+    pub size_mb: u32,
+    /// What a workload must satisfy to be served.
+    pub requires: Vec<Expr>,
+}
+
+impl Lab {
+    /// Loads a lab from its files; reports everything that is wrong with them, not just the first.
+    pub fn parse(files: &LabFiles) -> Result<Self, LabErrors> {
+        load::parse(files)
+    }
+
+    /// Returns a kernel by name.
+    pub fn kernel(&self, name: &str) -> Option<&Kernel> {
+        self.kernels.iter().find(|kernel| kernel.name == name)
+    }
+
+    /// Returns a workload by name.
+    pub fn workload(&self, name: &str) -> Option<&Workload> {
+        self.workloads.iter().find(|workload| workload.name == name)
+    }
+
+    /// Returns a baseline by name.
+    pub fn baseline(&self, name: &str) -> Option<&Baseline> {
+        self.baselines.iter().find(|baseline| baseline.name == name)
+    }
+
+    /// Returns the work that a workload is.
+    pub fn work(&self, workload: &Workload) -> Result<WorkSize, EvalError> {
+        let number = |expr: &Expr| {
+            let value = expr.eval(&|name| workload.lookup(name))?;
+            value.as_f64().ok_or_else(|| EvalError(format!("`{}`: not a number", expr.text())))
+        };
+        Ok(WorkSize { flops: number(&self.work.flops)?, bytes: number(&self.work.bytes)? })
+    }
+
+    /// Returns the element type of the outputs: the least precise one, which bounds what can be
+    /// asked of all of them.
+    pub fn output_dtype(&self) -> DType {
+        self.tensors
+            .iter()
+            .filter(|tensor| tensor.role == Role::Output)
+            .map(|tensor| tensor.dtype)
+            .max_by(|a, b| a.epsilon().total_cmp(&b.epsilon()))
+            .expect("a lab that loads has an output")
+    }
+}
+
+impl Tensor {
+    /// Returns the extents on a workload; each is at least 1.
+    pub fn extents(&self, workload: &Workload) -> Result<Vec<u64>, EvalError> {
+        let extent = |expr: &Expr| match expr.eval_int(&|name| workload.lookup(name))? {
+            value if value > 0 => Ok(value.unsigned_abs()),
+            value => Err(EvalError(format!(
+                "`{}` is {value}; an extent of `{}` must be at least 1",
+                expr.text(),
+                self.name
+            ))),
+        };
+        self.shape.iter().map(extent).collect()
+    }
+}
+
+impl Workload {
+    /// Returns an axis's value.
+    pub fn axis(&self, name: &str) -> Option<i64> {
+        self.axes.iter().find(|(axis, _)| axis == name).map(|(_, value)| *value)
+    }
+
+    /// Binds the axes for expressions.
+    pub fn lookup(&self, name: &str) -> Option<Value> {
+        self.axis(name).map(Value::Int)
+    }
+}
+
+/// Binds every name that launches and scratch buffers may use.
+pub fn lookup_all<'a>(
+    workload: &'a Workload,
+    params: &'a Params,
+    device: &'a DeviceInfo,
+) -> impl Fn(&str) -> Option<Value> + 'a {
+    move |name| {
+        workload
+            .lookup(name)
+            .or_else(|| params.get(name).cloned())
+            .or_else(|| device.constant(name).map(Value::Int))
+    }
+}
+
+impl Kernel {
+    /// Returns the number of configurations before constraints.
+    pub fn cartesian(&self) -> u128 {
+        space::cartesian(&self.tunables)
+    }
+
+    /// Returns the author's choice of parameters, where every search starts.
+    pub fn seed_params(&self) -> Params {
+        self.default.clone()
+    }
+
+    /// Says whether the kernel serves a workload.
+    pub fn serves(&self, workload: &Workload) -> Result<bool, EvalError> {
+        all_true(&self.requires, &|name| workload.lookup(name))
+    }
+
+    /// Says whether parameters satisfy every constraint on this device.
+    pub fn allows(&self, params: &Params, device: &DeviceInfo) -> Result<bool, EvalError> {
+        all_true(&self.constraints, &|name| {
+            params.get(name).cloned().or_else(|| device.constant(name).map(Value::Int))
+        })
+    }
+}
+
+impl Baseline {
+    /// Says whether the baseline serves a workload.
+    pub fn serves(&self, workload: &Workload) -> Result<bool, EvalError> {
+        all_true(&self.requires, &|name| workload.lookup(name))
+    }
+}
+
+fn all_true(
+    conditions: &[Expr],
+    lookup: &dyn Fn(&str) -> Option<Value>,
+) -> Result<bool, EvalError> {
+    for condition in conditions {
+        if !condition.eval_bool(lookup)? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}

@@ -1,0 +1,59 @@
+//! The nouns of Warpsmith and the pure functions over them.
+//!
+//! A [`Lab`] says what to compute, a [`Candidate`] is one kernel source with one choice of
+//! parameters, and a [`Trial`] is everything that was learned from evaluating one candidate once.
+//! These types are the wire format and the disk format; serde derives live here and nowhere else.
+//!
+//! Deliberately absent: input and output, clocks, entropy, `unsafe`. Randomness is a pure function
+//! of a seed ([`rng`]); times are SI seconds that somebody else measured.
+//!
+//! ```
+//! use warpsmith_model::{Expr, Value};
+//! let blocks = Expr::parse("B * ceil_div(S, BM)").expect("valid");
+//! let value = blocks.eval(&|name: &str| match name {
+//!     "B" => Some(Value::Int(4)),
+//!     "S" => Some(Value::Int(100)),
+//!     "BM" => Some(Value::Int(32)),
+//!     _ => None,
+//! });
+//! assert_eq!(value.expect("all names bound"), Value::Int(16));
+//! ```
+
+mod candidate;
+mod chain;
+mod environment;
+pub mod expr;
+mod id;
+pub mod lab;
+mod record;
+pub mod rng;
+pub mod roofline;
+mod settings;
+pub mod stats;
+pub mod suggest;
+mod trial;
+pub mod units;
+mod value;
+mod wire;
+
+pub use candidate::{Candidate, Fidelity, Job, KernelText, Origin, Request, RequestLimits};
+pub use chain::{Authority, ChainRecord, Proof, Sensitivity};
+pub use environment::{Ceilings, Compiler, DeviceInfo, Environment, Guard, Isolation};
+pub use expr::{EvalError, Expr, ExprError};
+pub use id::{BlobId, CandidateId, EnvironmentId, Hasher, LabId, RunId, TrialId};
+pub use lab::Lab;
+pub use record::{
+    Absent, BestEntry, BestList, ComparisonPurpose, ComparisonRecord, Contender,
+    ContenderKind, EvidenceExport, InputsRecord, KernelRecord, LabRecord, MissingBaseline, PairedRounds,
+    RunRecord, RunStatus, RunTrial, TunableRecord, WorkloadRecord,
+};
+pub use settings::{Goal, RunSettings, SeedFrom};
+pub use trial::{
+    Blob, Build, CrashCause, ErrorSize, Finding, Measurement, Mismatch, MismatchKind, Outcome,
+    Stage, StopReason, Trial, Verdict,
+};
+pub use value::{DType, Params, Value};
+pub use wire::{Answer, Ask, CompareRequest, ContenderRequest, LabRef};
+
+/// The version of every stored document; bumped with any change of these types.
+pub const FORMAT_VERSION: u32 = 1;

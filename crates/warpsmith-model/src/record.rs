@@ -1,0 +1,407 @@
+//! What the evidence keeps beside trials: runs, comparisons, lists of the best.
+//!
+//! A record repeats what a reader needs of the lab (shapes, work, tunables), so that a report is a
+//! function of the evidence alone and stays right when the lab's files move on.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::lab::{Role, Tolerance, Workload};
+use crate::{
+    Blob, CandidateId, Ceilings, DType, Environment, EnvironmentId, EvalError, Expr, Fidelity, Lab,
+    LabId, Params, RunId, Trial, TrialId, Value,
+};
+
+/// One campaign: what was asked, where it ran, how it ended.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RunRecord {
+    /// The document's format version.
+    pub format: u32,
+    /// The run's name.
+    pub id: RunId,
+    /// The lab as it was then.
+    pub lab: LabRecord,
+    /// The environment it ran in.
+    pub environment: EnvironmentId,
+    /// When it began, in seconds since 1970.
+    pub started_unix_s: f64,
+    /// Every setting, by name, whether it was given or left at its default.
+    pub settings: BTreeMap<String, serde_json::Value>,
+    /// How far it came.
+    pub status: RunStatus,
+}
+
+/// How far a run came.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "status")]
+pub enum RunStatus {
+    /// Not ended, as far as the evidence knows; a run that was killed stays like this.
+    Running,
+    /// Its budget or its space was used up.
+    Finished {
+        /// When, in seconds since 1970.
+        ended_unix_s: f64,
+    },
+    /// Somebody stopped it.
+    Interrupted {
+        /// When, in seconds since 1970.
+        ended_unix_s: f64,
+    },
+    /// We broke.
+    Failed {
+        /// When, in seconds since 1970.
+        ended_unix_s: f64,
+        /// Why, in words.
+        reason: String,
+    },
+}
+
+impl RunStatus {
+    /// Returns the name used in tables and files.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Running => "running",
+            Self::Finished { .. } => "finished",
+            Self::Interrupted { .. } => "interrupted",
+            Self::Failed { .. } => "failed",
+        }
+    }
+
+    /// Returns when the run ended, in seconds since 1970.
+    pub fn ended_unix_s(&self) -> Option<f64> {
+        match self {
+            Self::Running => None,
+            Self::Finished { ended_unix_s }
+            | Self::Interrupted { ended_unix_s }
+            | Self::Failed { ended_unix_s, .. } => Some(*ended_unix_s),
+        }
+    }
+}
+
+/// What readers of the evidence need to know of a lab.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LabRecord {
+    /// Identity: a hash of every file.
+    pub id: LabId,
+    /// The lab's name.
+    pub name: String,
+    /// One line for people.
+    pub title: String,
+    /// The element type of the first output, whose arithmetic peak the roofline uses.
+    pub dtype: DType,
+    /// The reference's path in the lab.
+    pub reference: String,
+    /// The kernel that proves the rest.
+    pub oracle: String,
+    /// How right outputs must be.
+    pub tolerance: Tolerance,
+    /// The input distributions; the first is the one that is timed.
+    pub inputs: Vec<InputsRecord>,
+    /// The small shapes on which the reference checks every kernel directly.
+    pub proofs: Vec<Workload>,
+    /// The shapes that matter, in the lab's order.
+    pub workloads: Vec<WorkloadRecord>,
+    /// The names of the workloads that the microbenchmark runs.
+    pub micro_workloads: Vec<String>,
+    /// The kernels, in the lab's order.
+    pub kernels: Vec<KernelRecord>,
+}
+
+/// A named way to fill the inputs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct InputsRecord {
+    /// Its name.
+    pub name: String,
+    /// Widens both tolerances.
+    pub tolerance_scale: f64,
+}
+
+/// A workload with its work evaluated.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct WorkloadRecord {
+    /// Its name.
+    pub name: String,
+    /// The value of every axis, in the lab's order.
+    pub axes: Vec<(String, i64)>,
+    /// Floating-point operations.
+    pub flops: f64,
+    /// The least bytes that must move.
+    pub bytes: f64,
+}
+
+/// A kernel and its space.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct KernelRecord {
+    /// Its name.
+    pub name: String,
+    /// One line for people.
+    pub summary: String,
+    /// The tunables, in the contract's order.
+    pub tunables: Vec<TunableRecord>,
+    /// The author's choice.
+    pub default: Params,
+    /// The workloads that it serves.
+    pub serves: Vec<String>,
+}
+
+/// A tunable and its values.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TunableRecord {
+    /// Its name.
+    pub name: String,
+    /// Its values, in the contract's order.
+    pub values: Vec<Value>,
+}
+
+impl LabRecord {
+    /// Takes from a lab what readers of the evidence need.
+    pub fn of(lab: &Lab) -> Result<Self, EvalError> {
+        let output = lab.tensors.iter().find(|tensor| tensor.role == Role::Output);
+        let workloads = lab
+            .workloads
+            .iter()
+            .map(|workload| {
+                Ok(WorkloadRecord {
+                    name: workload.name.clone(),
+                    axes: workload.axes.clone(),
+                    flops: eval_number(&lab.work.flops, workload)?,
+                    bytes: eval_number(&lab.work.bytes, workload)?,
+                })
+            })
+            .collect::<Result<_, EvalError>>()?;
+        let kernels = lab
+            .kernels
+            .iter()
+            .map(|kernel| {
+                let mut serves = Vec::new();
+                for workload in &lab.workloads {
+                    if kernel.serves(workload)? {
+                        serves.push(workload.name.clone());
+                    }
+                }
+                let tunables = kernel
+                    .tunables
+                    .iter()
+                    .map(|tunable| TunableRecord {
+                        name: tunable.name.clone(),
+                        values: tunable.values.clone(),
+                    })
+                    .collect();
+                Ok(KernelRecord {
+                    name: kernel.name.clone(),
+                    summary: kernel.summary.clone(),
+                    tunables,
+                    default: kernel.default.clone(),
+                    serves,
+                })
+            })
+            .collect::<Result<_, EvalError>>()?;
+        Ok(Self {
+            id: lab.id,
+            name: lab.name.clone(),
+            title: lab.title.clone(),
+            dtype: output.map_or(DType::F32, |tensor| tensor.dtype),
+            reference: lab.reference.path.clone(),
+            oracle: lab.oracle.clone(),
+            tolerance: lab.tolerance,
+            inputs: lab
+                .inputs
+                .iter()
+                .map(|inputs| InputsRecord {
+                    name: inputs.name.clone(),
+                    tolerance_scale: inputs.tolerance_scale,
+                })
+                .collect(),
+            proofs: lab.proofs.clone(),
+            workloads,
+            micro_workloads: lab.micro_workloads.clone(),
+            kernels,
+        })
+    }
+
+    /// Returns a workload by name.
+    pub fn workload(&self, name: &str) -> Option<&WorkloadRecord> {
+        self.workloads.iter().find(|workload| workload.name == name)
+    }
+
+    /// Returns a kernel by name.
+    pub fn kernel(&self, name: &str) -> Option<&KernelRecord> {
+        self.kernels.iter().find(|kernel| kernel.name == name)
+    }
+}
+
+fn eval_number(expr: &Expr, workload: &Workload) -> Result<f64, EvalError> {
+    expr.eval(&|name| workload.lookup(name))?
+        .as_f64()
+        .ok_or_else(|| EvalError(format!("`{}` is not a number", expr.text())))
+}
+
+/// A trial as one run saw it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RunTrial {
+    /// Its place in the run, from 0.
+    pub seq: u64,
+    /// When the run learned of it, in seconds since 1970.
+    pub at_unix_s: f64,
+    /// Whether an earlier run measured it.
+    pub adopted: bool,
+    /// The trial.
+    pub trial: Trial,
+}
+
+/// Contenders timed in interleaved rounds under one clock: round `i` of one is comparable with
+/// round `i` of every other on the same workload.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ComparisonRecord {
+    /// The document's format version.
+    pub format: u32,
+    /// What it was for.
+    pub purpose: ComparisonPurpose,
+    /// Determines the contents of the inputs.
+    pub seed: u64,
+    /// Who was compared; the first is the one that the others are measured against.
+    pub contenders: Vec<Contender>,
+    /// One per workload, in order.
+    pub workloads: Vec<PairedRounds>,
+    /// Baselines that could not take part.
+    pub missing: Vec<MissingBaseline>,
+    /// Things a person should know about this comparison, in words.
+    pub notes: Vec<String>,
+}
+
+/// What a comparison was for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ComparisonPurpose {
+    /// To choose a winner among the search's best.
+    Finalists,
+    /// To hold the winner against others; what the headline quotes.
+    Final,
+}
+
+/// One side of a comparison.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Contender {
+    /// The name that tables show; unique in its comparison.
+    pub label: String,
+    /// What it is.
+    #[serde(flatten)]
+    pub kind: ContenderKind,
+}
+
+/// What a contender is.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "kind")]
+pub enum ContenderKind {
+    /// A kernel with parameters.
+    Kernel {
+        /// The kernel's name.
+        kernel: String,
+        /// The value of every tunable.
+        params: Params,
+        /// The candidate, where it is known.
+        candidate: Option<CandidateId>,
+    },
+    /// A library.
+    Baseline {
+        /// Its name.
+        name: String,
+    },
+}
+
+/// The rounds of one workload.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PairedRounds {
+    /// The workload's name.
+    pub workload: String,
+    /// Seconds per launch, by contender and round: `samples_s[contender][round]`. Every contender
+    /// has the same number of rounds, or none where it is in `absent`.
+    pub samples_s: Vec<Vec<f64>>,
+    /// Contenders that have no times here.
+    pub absent: Vec<Absent>,
+}
+
+/// Why a contender has no times on a workload.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Absent {
+    /// Index into the comparison's contenders.
+    pub contender: usize,
+    /// Why: it does not serve the shape, it failed the gate, it crashed.
+    pub reason: String,
+}
+
+/// A baseline that could not take part.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MissingBaseline {
+    /// Its name.
+    pub name: String,
+    /// Why.
+    pub reason: String,
+    /// What to do about it (`warpsmith setup baselines`).
+    pub how: String,
+}
+
+/// The best of a run at one fidelity: what `micro_best.json` and `evo_best.json` hold, and what a
+/// later run takes its seeds from. One type writes and reads the file.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BestList {
+    /// The document's format version.
+    pub format: u32,
+    /// The run that found them.
+    pub run: RunId,
+    /// The lab's name.
+    pub lab: String,
+    /// The state of the lab's files.
+    pub lab_id: LabId,
+    /// The environment of the times.
+    pub environment: EnvironmentId,
+    /// The device's name, for people.
+    pub device: String,
+    /// How the times were taken; times of different fidelities are never comparable.
+    pub fidelity: Fidelity,
+    /// The workloads that the score covers.
+    pub workloads: Vec<String>,
+    /// The best, fastest first.
+    pub entries: Vec<BestEntry>,
+}
+
+/// One of the best.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BestEntry {
+    /// The kernel's name.
+    pub kernel: String,
+    /// The value of every tunable.
+    pub params: Params,
+    /// The candidate.
+    pub candidate: CandidateId,
+    /// The trial that says so.
+    pub trial: TrialId,
+    /// The geometric mean of `time_s`.
+    pub score_s: f64,
+    /// The median time on each workload.
+    pub time_s: BTreeMap<String, f64>,
+}
+
+/// Everything that the evidence holds of one run: what `evidence.json` is.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct EvidenceExport {
+    /// The document's format version.
+    pub format: u32,
+    /// The run.
+    pub run: RunRecord,
+    /// The machine, the tools and the protections.
+    pub environment: Environment,
+    /// What the machine can do at most; none when it was not measured.
+    pub ceilings: Option<Ceilings>,
+    /// The trials, in order.
+    pub trials: Vec<RunTrial>,
+    /// The comparisons, in order.
+    pub comparisons: Vec<ComparisonRecord>,
+    /// Further documents, by kind and in order.
+    pub documents: BTreeMap<String, Vec<serde_json::Value>>,
+    /// Every text that a trial names, by identity.
+    pub blobs: Vec<Blob>,
+}

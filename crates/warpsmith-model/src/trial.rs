@@ -1,0 +1,406 @@
+//! What was learned: trials, outcomes and measurements. Raw values only; medians, speed-ups and
+//! rooflines are computed on read.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{BlobId, EnvironmentId, Job, TrialId};
+
+/// Everything that was learned from evaluating one candidate once.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Trial {
+    /// The document's format version.
+    pub format: u32,
+    /// Identity; equal to the job's.
+    pub id: TrialId,
+    /// What was asked.
+    pub job: Job,
+    /// The environment it ran in.
+    pub environment: EnvironmentId,
+    /// One entry per build of the source (one per distinct value of the specialised axes).
+    pub builds: Vec<Build>,
+    /// What came of it.
+    pub outcome: Outcome,
+    /// An earlier trial whose binaries and launches are identical; its outcome was taken over.
+    pub same_binary_as: Option<TrialId>,
+    /// Seconds from the request to the answer.
+    pub wall_s: f64,
+    /// Seconds of `wall_s` spent inside launches of the candidate.
+    pub launch_s: f64,
+    /// Things a person should know about this trial, in words.
+    pub notes: Vec<String>,
+}
+
+/// One compilation.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Build {
+    /// The hash of the binary that was loaded.
+    pub binary: BlobId,
+    /// The compiler and its flags, as run.
+    pub command: Vec<String>,
+    /// Seconds that the compiler took when it ran.
+    pub compile_s: f64,
+    /// Whether the artifact was already in the cache.
+    pub cached: bool,
+    /// What the compiler said.
+    pub log: BlobId,
+}
+
+/// What came of an evaluation. A failing candidate is data.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "verdict")]
+pub enum Outcome {
+    /// The compiler rejected the source or was stopped.
+    CompileFailed {
+        /// The first error, in one line.
+        message: String,
+        /// Everything the compiler said.
+        log: BlobId,
+    },
+    /// The candidate's process died or did what it may not do.
+    Crashed {
+        /// The workload it ran.
+        workload: String,
+        /// What happened.
+        cause: CrashCause,
+    },
+    /// The candidate did not finish in time.
+    TimedOut {
+        /// The workload it ran.
+        workload: String,
+        /// The limit it passed.
+        limit_s: f64,
+    },
+    /// The output is wrong.
+    Incorrect {
+        /// Where and by how much.
+        mismatch: Mismatch,
+    },
+    /// Right, but faster than the machine can be; kept for a person to look at.
+    Implausible {
+        /// The workload with the impossible time.
+        workload: String,
+        /// The median that was measured.
+        time_s: f64,
+        /// The least time that the measured ceilings allow.
+        floor_s: f64,
+        /// What was measured.
+        measurements: Vec<Measurement>,
+    },
+    /// Right on everything that was asked, and timed.
+    Passed {
+        /// One per workload that was run, in order. Shorter than the job's list when the
+        /// candidate was abandoned as hopeless.
+        measurements: Vec<Measurement>,
+    },
+}
+
+impl Outcome {
+    /// Returns the verdict alone.
+    pub fn verdict(&self) -> Verdict {
+        match self {
+            Self::CompileFailed { .. } => Verdict::CompileFailed,
+            Self::Crashed { .. } => Verdict::Crashed,
+            Self::TimedOut { .. } => Verdict::TimedOut,
+            Self::Incorrect { .. } => Verdict::Incorrect,
+            Self::Implausible { .. } => Verdict::Implausible,
+            Self::Passed { .. } => Verdict::Passed,
+        }
+    }
+
+    /// Returns the measurements of a passed trial; no other outcome has times that count.
+    pub fn measurements(&self) -> &[Measurement] {
+        match self {
+            Self::Passed { measurements } => measurements,
+            _ => &[],
+        }
+    }
+
+    /// Says in one line what happened.
+    pub fn describe(&self) -> String {
+        match self {
+            Self::CompileFailed { message, .. } => format!("compile failed: {message}"),
+            Self::Crashed { workload, cause } => format!("crashed on {workload}: {cause}"),
+            Self::TimedOut { workload, limit_s } => {
+                format!("timed out on {workload}: no answer within {limit_s} s")
+            }
+            Self::Incorrect { mismatch } => format!("incorrect: {mismatch}"),
+            Self::Implausible { workload, time_s, floor_s, .. } => format!(
+                "implausible on {workload}: {time_s:.3e} s is below the floor of {floor_s:.3e} s \
+                 that the measured ceilings allow"
+            ),
+            Self::Passed { measurements } => {
+                format!("passed on {} workload(s)", measurements.len())
+            }
+        }
+    }
+}
+
+/// An outcome without its evidence; what a cheat's contract must state.
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    schemars::JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// See [`Outcome::CompileFailed`].
+    CompileFailed,
+    /// See [`Outcome::Crashed`].
+    Crashed,
+    /// See [`Outcome::TimedOut`].
+    TimedOut,
+    /// See [`Outcome::Incorrect`].
+    Incorrect,
+    /// See [`Outcome::Implausible`].
+    Implausible,
+    /// See [`Outcome::Passed`].
+    Passed,
+}
+
+impl Verdict {
+    /// Returns the name used in tables and files.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::CompileFailed => "compile_failed",
+            Self::Crashed => "crashed",
+            Self::TimedOut => "timed_out",
+            Self::Incorrect => "incorrect",
+            Self::Implausible => "implausible",
+            Self::Passed => "passed",
+        }
+    }
+}
+
+/// Why a candidate's process ended.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "cause")]
+pub enum CrashCause {
+    /// A signal that no more specific cause explains.
+    Signal {
+        /// Its name (`SIGFPE`).
+        name: String,
+    },
+    /// An access outside of a tensor.
+    OutOfBounds {
+        /// The tensor whose guard was touched.
+        tensor: String,
+        /// Bytes from the tensor's beginning.
+        offset: i64,
+    },
+    /// A write to an input.
+    WroteInput {
+        /// The input.
+        tensor: String,
+    },
+    /// A fault at an address that belongs to no tensor.
+    BadAddress {
+        /// The address.
+        address: u64,
+    },
+    /// A system call that candidates may not make.
+    Forbidden {
+        /// Its name or number.
+        syscall: String,
+    },
+    /// The process left by itself.
+    Exited {
+        /// Its exit status.
+        status: i32,
+    },
+    /// The artifact could not be loaded (an undefined symbol, say).
+    NotLoadable {
+        /// The loader's message.
+        message: String,
+    },
+    /// A baseline's script raised an exception.
+    Raised {
+        /// The exception, in words.
+        message: String,
+    },
+}
+
+impl fmt::Display for CrashCause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Signal { name } => write!(f, "killed by {name}"),
+            Self::OutOfBounds { tensor, offset } => {
+                write!(f, "touched `{tensor}` out of bounds, at byte {offset}")
+            }
+            Self::WroteInput { tensor } => write!(f, "wrote to the input `{tensor}`"),
+            Self::BadAddress { address } => write!(f, "touched the bad address {address:#x}"),
+            Self::Forbidden { syscall } => write!(f, "made the forbidden system call {syscall}"),
+            Self::Exited { status } => write!(f, "left its process with status {status}"),
+            Self::NotLoadable { message } => write!(f, "could not be loaded: {message}"),
+            Self::Raised { message } => write!(f, "raised an exception: {message}"),
+        }
+    }
+}
+
+/// Where in the gate something was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Stage {
+    /// Against the reference on a small shape.
+    Proof,
+    /// On the workload itself, before timing.
+    Gate,
+    /// The same input again.
+    Repeat,
+    /// An output of a launch that was timed.
+    Timing,
+}
+
+/// A wrong output: where, by how much, under which conditions.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Mismatch {
+    /// What was wrong.
+    pub kind: MismatchKind,
+    /// Where in the gate.
+    pub stage: Stage,
+    /// The workload (or proof shape) and its axes, in words.
+    pub workload: String,
+    /// The name of the input distribution.
+    pub inputs: String,
+    /// The seed of the input's contents.
+    pub seed: u64,
+    /// The output tensor.
+    pub tensor: String,
+    /// The worst element's index.
+    pub index: Vec<u64>,
+    /// What the candidate wrote there; text, because NaN is not JSON.
+    pub got: String,
+    /// What was expected there.
+    pub expected: String,
+    /// The error over its bound; more than 1 fails.
+    pub excess: f64,
+    /// How many elements were wrong.
+    pub wrong: u64,
+    /// Of how many.
+    pub total: u64,
+}
+
+/// The ways of being wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MismatchKind {
+    /// Some elements are further off than their bound.
+    Element,
+    /// Each element is within its bound, but their sum is not.
+    Norm,
+    /// Some elements were never written.
+    NotWritten,
+    /// Some elements are infinite or not a number.
+    NotFinite,
+    /// The same input gave another output.
+    NotRepeatable,
+    /// The bytes beside a tensor were changed.
+    GuardOverwritten,
+    /// The contents of an input changed.
+    InputChanged,
+}
+
+impl fmt::Display for Mismatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let what = match self.kind {
+            MismatchKind::Element => "elements out of tolerance",
+            MismatchKind::Norm => "the error's norm is out of tolerance",
+            MismatchKind::NotWritten => "elements never written",
+            MismatchKind::NotFinite => "elements not finite",
+            MismatchKind::NotRepeatable => "elements differ between two runs on the same input",
+            MismatchKind::GuardOverwritten => "bytes beside the tensor overwritten",
+            MismatchKind::InputChanged => "input changed",
+        };
+        write!(
+            f,
+            "{what}: {} of {} in `{}` on {} ({} inputs), worst at {:?}: got {}, expected {}, {:.3}x \
+             its bound",
+            self.wrong,
+            self.total,
+            self.tensor,
+            self.workload,
+            self.inputs,
+            self.index,
+            self.got,
+            self.expected,
+            self.excess
+        )
+    }
+}
+
+/// The times of one candidate on one workload.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Measurement {
+    /// The workload's name.
+    pub workload: String,
+    /// Seconds per launch, one value per timed batch, in the order they were taken.
+    pub samples_s: Vec<f64>,
+    /// Launches in each batch.
+    pub batch: u32,
+    /// Ticks of the cycle counter per launch for the same batches; empty where there is none.
+    pub ticks: Vec<u64>,
+    /// The share of the workload's blocks that ran: 1 except at the micro fidelity, whose samples
+    /// are already scaled to the whole.
+    pub share: f64,
+    /// The worst error seen on this workload.
+    pub error: ErrorSize,
+    /// Why timing stopped.
+    pub stop: StopReason,
+    /// Seconds of an empty launch by the same means: what the harness itself costs.
+    pub launch_floor_s: f64,
+}
+
+/// The size of the worst error, in units of the output type's epsilon.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ErrorSize {
+    /// The largest element's error over epsilon times its scale.
+    pub element_eps: f64,
+    /// The error's norm over epsilon times the reference's norm.
+    pub norm_eps: f64,
+}
+
+/// Why timing stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StopReason {
+    /// The median's interval is narrow enough.
+    Converged,
+    /// The time for it was used up first.
+    Budget,
+    /// The candidate cannot win any more.
+    Hopeless,
+}
+
+/// What a worker answers: one JSON line.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Finding {
+    /// The trial.
+    pub trial: Trial,
+    /// The byte strings that the trial names and the store may not have yet.
+    pub blobs: Vec<Blob>,
+}
+
+/// A text that a trial refers to by hash.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Blob {
+    /// The hash of `text`.
+    pub id: BlobId,
+    /// The content.
+    pub text: String,
+}
+
+impl Blob {
+    /// Makes a blob and its identity.
+    pub fn new(text: String) -> Self {
+        Self { id: BlobId::of(text.as_bytes()), text }
+    }
+}

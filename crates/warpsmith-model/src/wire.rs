@@ -1,0 +1,105 @@
+//! What travels between a campaign and its worker: one JSON line each way.
+//!
+//! Evaluating a candidate is the common question ([`Request`] and [`Finding`]); the others are the
+//! questions about a whole lab or machine that need the same process, since it owns the clock, the
+//! inputs and the expected outputs.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    Ceilings, ChainRecord, ComparisonPurpose, ComparisonRecord, Environment, Finding, KernelText, LabId, Params,
+    Request,
+};
+
+/// A question to a worker.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Ask {
+    /// What is this machine?
+    Environment,
+    /// What can this machine do at most?
+    Ceilings,
+    /// Does the reference hold, and does it prove the oracle?
+    Chain(LabRef),
+    /// What becomes of this candidate?
+    Evaluate(Box<Request>),
+    /// Which of these is faster?
+    Compare(Box<CompareRequest>),
+}
+
+/// A worker's answer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Answer {
+    /// To [`Ask::Environment`].
+    Environment(Box<Environment>),
+    /// To [`Ask::Ceilings`].
+    Ceilings(Ceilings),
+    /// To [`Ask::Chain`].
+    Chain(Box<ChainRecord>),
+    /// To [`Ask::Evaluate`].
+    Finding(Box<Finding>),
+    /// To [`Ask::Compare`].
+    Compared(Box<ComparisonRecord>),
+    /// To anything: we broke, or the lab is refused. Never a candidate's failure.
+    Failed {
+        /// What and where and what to do.
+        message: String,
+        /// Whether the lab itself is at fault.
+        lab_refused: bool,
+    },
+}
+
+/// A lab by place and content.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LabRef {
+    /// The lab's folder.
+    pub dir: PathBuf,
+    /// What the folder must hold.
+    pub id: LabId,
+    /// Determines the contents of the inputs.
+    pub seed: u64,
+}
+
+/// A comparison that is asked for.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CompareRequest {
+    /// The lab; its seed comes from the system's randomness.
+    pub lab: LabRef,
+    /// What it is for.
+    pub purpose: ComparisonPurpose,
+    /// Who is compared; the first is the one that the others are measured against.
+    pub contenders: Vec<ContenderRequest>,
+    /// On which workloads.
+    pub workloads: Vec<String>,
+    /// Rounds at least, on each workload.
+    pub min_rounds: u32,
+    /// Seconds at most for each workload, beyond the least number of rounds.
+    pub budget_s: f64,
+    /// Seconds that a single batch of launches may take.
+    pub launch_deadline_s: f64,
+}
+
+/// One contender.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ContenderRequest {
+    /// A kernel with parameters.
+    Kernel {
+        /// The name that the record shows.
+        label: String,
+        /// Contract and source.
+        kernel: KernelText,
+        /// The value of every tunable.
+        params: Params,
+    },
+    /// A baseline of the lab, by name.
+    Baseline {
+        /// Its name.
+        name: String,
+        /// The Python that runs it.
+        python: PathBuf,
+    },
+}

@@ -1,0 +1,9 @@
+//! The integration tests of the model: one binary.
+
+mod bad_contracts;
+mod bad_manifests;
+mod edits;
+mod good_labs;
+mod hostile;
+mod properties;
+mod python;

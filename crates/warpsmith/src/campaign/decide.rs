@@ -1,0 +1,270 @@
+//! Decisions: who wins the search, whether it holds, and how it compares.
+
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+use warpsmith_model::lab::Kernel;
+use warpsmith_evidence::derive::standings;
+use warpsmith_evidence::export;
+use warpsmith_model::stats::Comparison;
+use warpsmith_model::{
+    Answer, Ask, CompareRequest, ComparisonPurpose, ComparisonRecord, ContenderRequest, Fidelity, MissingBaseline,
+    Origin, Params, Trial,
+};
+use warpsmith_search::score;
+
+use super::{Campaign, kernel_text, passed, system_random};
+use crate::output::say;
+
+/// A kernel with parameters.
+#[derive(Clone, Debug)]
+pub struct Winner {
+    /// The kernel.
+    pub kernel: Kernel,
+    /// Its parameters.
+    pub params: Params,
+}
+
+/// The best of a search after a paired re-measurement, the winner first.
+#[derive(Debug)]
+pub struct Finalists {
+    /// In the order of preference.
+    pub ranked: Vec<Winner>,
+}
+
+/// How many of the search's best are measured against each other.
+const FINALISTS: usize = 3;
+
+/// Rounds of it at least.
+const FINAL_ROUNDS: u32 = 5;
+
+/// Seconds of paired measurement for the finalists, on each workload.
+const FINAL_BUDGET_S: f64 = 0.6;
+
+impl Campaign {
+    /// Measures the search's best and the author's choice against each other, interleaved. The
+    /// author's choice stays the winner unless somebody is really faster: a noisy best is not one.
+    pub fn finalists(&mut self, kernel: &Kernel, trials: &[Trial]) -> Result<Finalists> {
+        let mut best: Vec<&Trial> =
+            trials.iter().filter(|trial| score(trial).time_s().is_some()).collect();
+        best.sort_by(|a, b| score(a).cmp(&score(b)));
+        best.dedup_by(|a, b| a.job.candidate.params == b.job.candidate.params);
+        if best.is_empty() {
+            bail!("no configuration of `{}` passed", kernel.name);
+        }
+        let mut finalists: Vec<Winner> = vec![self.winner(kernel, &kernel.default)];
+        let default_passed =
+            trials.iter().any(|trial| trial.job.candidate.params == kernel.default && passed(trial));
+        if !default_passed {
+            finalists.clear();
+        }
+        for trial in best.iter().take(FINALISTS) {
+            let params = &trial.job.candidate.params;
+            if !finalists.iter().any(|known| known.params == *params) {
+                finalists.push(self.winner(kernel, params));
+            }
+        }
+        if finalists.len() == 1 {
+            return Ok(Finalists { ranked: finalists });
+        }
+        let record = match self.stored_comparison(ComparisonPurpose::Finalists)? {
+            Some(record) => record,
+            None => {
+                let contenders =
+                    finalists.iter().map(|finalist| finalist.contender(&finalist.label())).collect();
+                let workloads = self.served(kernel)?;
+                let purpose = ComparisonPurpose::Finalists;
+                self.compare_now(purpose, contenders, workloads, FINAL_ROUNDS, FINAL_BUDGET_S)?
+            }
+        };
+        let mut ranked: Vec<(f64, Winner)> = Vec::new();
+        for (idx, finalist) in finalists.into_iter().enumerate() {
+            // The speed-up of this finalist over the first.
+            let against_first = standings(&record, idx).into_iter().next();
+            let gain = match against_first.and_then(|first| first.speedup.zip(first.verdict)) {
+                _ if idx == 0 => 1.0,
+                Some((speedup, Comparison::Faster)) => speedup.mid,
+                Some((speedup, _)) => speedup.mid.min(1.0),
+                None => 0.0,
+            };
+            ranked.push((gain, finalist));
+        }
+        // Stable, so that the author's choice stays ahead of whoever only ties with it.
+        ranked.sort_by(|a, b| b.0.total_cmp(&a.0));
+        Ok(Finalists { ranked: ranked.into_iter().map(|(_, finalist)| finalist).collect() })
+    }
+
+    /// Puts finalists through the full gate until one holds.
+    pub fn verify(&mut self, finalists: Finalists) -> Result<(Winner, Trial)> {
+        for finalist in finalists.ranked {
+            self.stop_if_asked()?;
+            let trial = self.full_trial(&finalist)?;
+            if passed(&trial) {
+                return Ok((finalist, trial));
+            }
+            say(format!("  {} fails the full gate: {}", finalist.label(), trial.outcome.describe()));
+        }
+        bail!("no finalist passes the full gate; `warpsmith show {}` has the reasons", self.run)
+    }
+
+    /// Evaluates a candidate at full fidelity, or finds it so evaluated in this run.
+    pub fn full_trial(&mut self, winner: &Winner) -> Result<Trial> {
+        let workloads = self.served(&winner.kernel)?;
+        let origin = if winner.params == winner.kernel.default {
+            Origin::Seed
+        } else {
+            Origin::Tuned { strategy: self.settings.strategy.clone() }
+        };
+        let mut request =
+            self.request(&winner.kernel, &winner.params, origin, Fidelity::Full, workloads)?;
+        request.limits.timing_budget_s = 2.0;
+        self.evaluate(&winner.kernel, request)
+    }
+
+    /// Compares the winner with the author's choice, the naive rung and every baseline.
+    pub fn compare_winner(&mut self, winner: &Winner) -> Result<ComparisonRecord> {
+        if let Some(record) = self.stored_comparison(ComparisonPurpose::Final)? {
+            return Ok(record);
+        }
+        let mut contenders = vec![winner.contender(&winner.kernel.name)];
+        if winner.params != winner.kernel.default {
+            let author = self.winner(&winner.kernel, &winner.kernel.default);
+            contenders.push(author.contender(&format!("{} (author's)", winner.kernel.name)));
+        }
+        let naive = self.loaded.lab.oracle.clone();
+        if naive != winner.kernel.name {
+            let kernel = self.kernel(&naive)?;
+            let params = kernel.default.clone();
+            contenders.push(self.winner(&kernel, &params).contender(&naive));
+        }
+        contenders.extend(self.baseline_contenders());
+        let workloads = self.served(&winner.kernel)?;
+        self.compare_now(
+            ComparisonPurpose::Final,
+            contenders,
+            workloads,
+            self.settings.compare_rounds,
+            self.settings.compare_s,
+        )
+    }
+
+    /// The lab's baselines as contenders; the worker says which are missing.
+    pub fn baseline_contenders(&self) -> Vec<ContenderRequest> {
+        let python = self.project.python();
+        self.loaded
+            .lab
+            .baselines
+            .iter()
+            .map(|baseline| ContenderRequest::Baseline {
+                name: baseline.name.clone(),
+                python: python.clone(),
+            })
+            .collect()
+    }
+
+    /// Runs a comparison with inputs that nobody could know beforehand, and makes it durable.
+    pub fn compare_now(
+        &mut self,
+        purpose: ComparisonPurpose,
+        contenders: Vec<ContenderRequest>,
+        workloads: Vec<String>,
+        min_rounds: u32,
+        budget_s: f64,
+    ) -> Result<ComparisonRecord> {
+        let request = CompareRequest {
+            lab: self.lab_ref(system_random()? >> 11),
+            purpose,
+            contenders,
+            workloads,
+            min_rounds,
+            budget_s,
+            launch_deadline_s: 60.0,
+        };
+        match self.pool.ask(&Ask::Compare(Box::new(request)))? {
+            Answer::Compared(record) => {
+                self.store.put_comparison(&self.run, &record)?;
+                Ok(*record)
+            }
+            other => bail!("the worker answered a comparison with {other:?}"),
+        }
+    }
+
+    /// Returns the comparison of a purpose that this run already made.
+    pub fn stored_comparison(
+        &self,
+        purpose: ComparisonPurpose,
+    ) -> Result<Option<ComparisonRecord>> {
+        let stored = self.store.comparisons(&self.run)?;
+        Ok(stored.into_iter().find(|record| record.purpose == purpose))
+    }
+
+    /// Finds the winner of an earlier run of the same lab: its last candidate that passed the full
+    /// gate.
+    pub fn winner_of(&self, run: &str) -> Result<Winner> {
+        let record = self.store.run(run)?;
+        let trials = self.store.trials(&record.id)?;
+        let full = trials
+            .iter()
+            .map(|stored| &stored.trial)
+            .rfind(|trial| trial.job.fidelity == Fidelity::Full && passed(trial))
+            .with_context(|| format!("run {} has no winner: nothing passed its full gate", record.id))?;
+        let kernel = self.kernel(&full.job.candidate.kernel)?;
+        Ok(self.winner(&kernel, &full.job.candidate.params))
+    }
+
+    /// Binds a kernel to parameters.
+    pub fn winner(&self, kernel: &Kernel, params: &Params) -> Winner {
+        Winner { kernel: kernel.clone(), params: params.clone() }
+    }
+}
+
+impl Winner {
+    /// Says which it is, in one line.
+    pub fn label(&self) -> String {
+        if self.params.0.is_empty() {
+            self.kernel.name.clone()
+        } else {
+            format!("{} ({})", self.kernel.name, self.params)
+        }
+    }
+
+    /// Enters it into a comparison.
+    pub fn contender(&self, label: &str) -> ContenderRequest {
+        ContenderRequest::Kernel {
+            label: label.to_string(),
+            kernel: kernel_text(&self.kernel),
+            params: self.params.clone(),
+        }
+    }
+}
+
+/// Says that a baseline is missing and how to get it.
+pub fn missing_words(missing: &MissingBaseline) -> String {
+    format!("{} is not available: {}; to get it: {}", missing.name, missing.reason, missing.how)
+}
+
+/// Finds the seeds of a search in an earlier run or in a file.
+pub fn seeds_from(campaign: &Campaign, kernel: &Kernel, source: &str) -> Result<Vec<Params>> {
+    let list = if Path::new(source).is_file() {
+        export::read_best(Path::new(source))?
+    } else {
+        let store = &campaign.store;
+        let record = store.run(source)?;
+        let environment = store.environment(&record.environment)?;
+        let trials = store.summaries(&record.id)?;
+        let comparisons = store.comparisons(&record.id)?;
+        let fidelities = [Fidelity::Rank, Fidelity::Micro];
+        export::best_list(&record, &environment, &trials, &comparisons, &fidelities)
+    };
+    let seeds: Vec<Params> = list
+        .entries
+        .into_iter()
+        .filter(|entry| entry.kernel == kernel.name)
+        .take(campaign.settings.top_k as usize)
+        .map(|entry| entry.params)
+        .collect();
+    if seeds.is_empty() {
+        bail!("{source} holds no seeds for kernel `{}`", kernel.name);
+    }
+    Ok(seeds)
+}

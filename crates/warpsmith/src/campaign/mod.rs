@@ -1,0 +1,346 @@
+//! A campaign: a run of the evidence store, a lab, a worker, and the steps that use them.
+//!
+//! Every step asks the evidence first and does only what is missing, so resuming a run is doing it
+//! again. A trial is durable before anyone learns from it.
+
+mod decide;
+mod steps;
+
+use std::collections::HashMap;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, Result, bail};
+use warpsmith_device::bind;
+use warpsmith_evidence::{Question, Store};
+use warpsmith_model::lab::Kernel;
+use warpsmith_model::{
+    Answer, Ask, Blob, BlobId, Candidate, CandidateId, Ceilings, Environment, EnvironmentId,
+    FORMAT_VERSION, Fidelity, Finding, Job, KernelText, LabRecord, LabRef, Origin, Outcome, Params,
+    Request, RequestLimits, RunId, RunRecord, RunSettings, RunStatus, Trial,
+};
+
+use crate::interrupt::Interrupt;
+use crate::labdir::{self, LoadedLab};
+use crate::pool::{Pool, trial_id};
+use crate::project::Project;
+use crate::worker_client::Worker;
+
+pub(crate) use decide::{Finalists, Winner, missing_words, seeds_from};
+pub(crate) use steps::Interrupted;
+
+/// A run in progress.
+#[derive(Debug)]
+pub struct Campaign {
+    /// Where things are kept.
+    pub project: Project,
+    /// What is computed.
+    pub loaded: LoadedLab,
+    /// What was asked.
+    pub settings: RunSettings,
+    /// The run's name.
+    pub run: RunId,
+    /// The evidence.
+    pub store: Store,
+    /// The machine and its tools.
+    pub environment: Environment,
+    environment_id: EnvironmentId,
+    pool: Pool,
+    interrupt: Interrupt,
+    trials: HashMap<warpsmith_model::TrialId, Trial>,
+}
+
+impl Campaign {
+    /// Starts a new run.
+    pub fn start(
+        project: &Project,
+        loaded: LoadedLab,
+        settings: RunSettings,
+        interrupt: Interrupt,
+    ) -> Result<Self> {
+        let store = open_store(project)?;
+        let mut worker = Worker::new(project);
+        let environment = ask_environment(&mut worker)?;
+        let environment_id = environment.id();
+        let run = new_run_id(&loaded.lab.name)?;
+        store.put_environment(&environment)?;
+        store.start_run(&RunRecord {
+            format: FORMAT_VERSION,
+            id: run.clone(),
+            lab: LabRecord::of(&loaded.lab).context("the lab's formulas cannot be evaluated")?,
+            environment: environment_id,
+            started_unix_s: now_unix_s(),
+            settings: settings_map(&settings)?,
+            status: RunStatus::Running,
+        })?;
+        let pool = Pool::new(project, &environment.device, worker);
+        Ok(Self {
+            project: project.clone(),
+            loaded,
+            settings,
+            run,
+            store,
+            environment,
+            environment_id,
+            pool,
+            interrupt,
+            trials: HashMap::new(),
+        })
+    }
+
+    /// Takes up a run that did not finish.
+    pub fn resume(project: &Project, name: &str, interrupt: Interrupt) -> Result<Self> {
+        let store = open_store(project)?;
+        let record = store.run(name)?;
+        let settings: RunSettings = serde_json::from_value(serde_json::to_value(&record.settings)?)
+            .with_context(|| format!("the settings of {} cannot be read", record.id))?;
+        let loaded = labdir::load(&settings.lab_dir)?;
+        if loaded.lab.id != record.lab.id {
+            bail!(
+                "the lab in {} was edited since {} began, so their trials cannot be mixed\nhint: \
+                 undo the edit, or start a new run with `warpsmith {} {}` (unchanged candidates \
+                 are found in the evidence)",
+                loaded.dir.display(),
+                record.id,
+                settings.goal.name(),
+                settings.lab_dir.display(),
+            );
+        }
+        let mut worker = Worker::new(project);
+        let environment = ask_environment(&mut worker)?;
+        let environment_id = environment.id();
+        if environment_id != record.environment {
+            bail!(
+                "{} ran in another environment (another machine, compiler or protection), so its \
+                 times cannot be continued here\nhint: start a new run",
+                record.id
+            );
+        }
+        let mut pool = Pool::new(project, &environment.device, worker);
+        let mut trials = HashMap::new();
+        for stored in store.trials(&record.id)? {
+            if let Some(kernel) = loaded.lab.kernel(&stored.trial.job.candidate.kernel) {
+                pool.remember(&loaded.lab, kernel, &stored.trial);
+            }
+            trials.insert(stored.trial.id, stored.trial);
+        }
+        store.finish_run(&record.id, &RunStatus::Running)?;
+        Ok(Self {
+            project: project.clone(),
+            loaded,
+            settings,
+            run: record.id,
+            store,
+            environment,
+            environment_id,
+            pool,
+            interrupt,
+            trials,
+        })
+    }
+
+    /// Puts one kernel through the gate.
+    pub fn check(
+        &mut self,
+        kernel: &Kernel,
+        params: &Params,
+        origin: Origin,
+        fidelity: Fidelity,
+    ) -> Result<Trial> {
+        let workloads = self.served(kernel)?;
+        if workloads.is_empty() {
+            bail!("kernel `{}` serves none of the lab's workloads (see its `requires`)", kernel.name);
+        }
+        let request = self.request(kernel, params, origin, fidelity, workloads)?;
+        self.evaluate(kernel, request)
+    }
+
+    /// Returns how many trials the run held when it was taken up.
+    pub fn n_stored(&self) -> usize {
+        self.trials.len()
+    }
+
+    /// Records how the run ended.
+    pub fn finish(&mut self, status: RunStatus) -> Result<()> {
+        self.store.finish_run(&self.run, &status)?;
+        Ok(())
+    }
+
+    /// Returns the stored trials of this run at one fidelity, in order.
+    fn stored(&self, fidelity: Fidelity) -> Result<Vec<Trial>> {
+        let trials = self.store.trials(&self.run)?;
+        let wanted = |trial: &Trial| trial.job.fidelity == fidelity;
+        Ok(trials.into_iter().map(|stored| stored.trial).filter(wanted).collect())
+    }
+
+    /// Builds the request that asks for one candidate.
+    fn request(
+        &self,
+        kernel: &Kernel,
+        params: &Params,
+        origin: Origin,
+        fidelity: Fidelity,
+        workloads: Vec<String>,
+    ) -> Result<Request> {
+        let candidate = Candidate {
+            id: self.candidate_id(kernel, params)?,
+            kernel: kernel.name.clone(),
+            source: BlobId::of(kernel.source.as_bytes()),
+            params: params.clone(),
+            origin,
+        };
+        // The full gate's inputs are nobody's to know beforehand.
+        let seed = match fidelity {
+            Fidelity::Full => system_random()? >> 11,
+            Fidelity::Micro | Fidelity::Rank => self.settings.seed,
+        };
+        Ok(Request {
+            format: FORMAT_VERSION,
+            lab_dir: self.loaded.dir.clone(),
+            kernel: Some(kernel_text(kernel)),
+            job: Job {
+                trial: trial_id(&self.run, &candidate.id, fidelity, &workloads),
+                lab: self.loaded.lab.id,
+                candidate,
+                workloads,
+                fidelity,
+                seed,
+            },
+            limits: RequestLimits {
+                hopeless_ratio: self.settings.hopeless_ratio,
+                ..RequestLimits::default()
+            },
+        })
+    }
+
+    /// Returns the identity of a candidate with the compiler that it will be built by.
+    pub fn candidate_id(&self, kernel: &Kernel, params: &Params) -> Result<CandidateId> {
+        let compiler = bind::compiler_name(params);
+        let version = self
+            .environment
+            .compilers
+            .iter()
+            .find(|known| known.name == compiler)
+            .map_or("missing", |known| known.version.as_str());
+        Ok(warpsmith_model::lab::candidate_id(&self.loaded.lab, kernel, params, version))
+    }
+
+    /// Evaluates one candidate now: from this run, from an earlier one, or by the worker.
+    fn evaluate(&mut self, kernel: &Kernel, request: Request) -> Result<Trial> {
+        if let Some(known) = self.known(kernel, &request)? {
+            return Ok(known);
+        }
+        self.pool.submit(kernel, request);
+        let finding = self.pool.next(&self.loaded.lab)?.context("the request was just queued")?;
+        self.keep(kernel, finding)
+    }
+
+    /// Returns what the evidence already says.
+    fn known(&mut self, kernel: &Kernel, request: &Request) -> Result<Option<Trial>> {
+        if let Some(trial) = self.trials.get(&request.job.trial) {
+            return Ok(Some(trial.clone()));
+        }
+        // The winner's verification is never taken from an earlier run.
+        if !self.settings.reuse || request.job.fidelity == Fidelity::Full {
+            return Ok(None);
+        }
+        let job = &request.job;
+        let question = Question {
+            candidate: job.candidate.id,
+            fidelity: job.fidelity,
+            workloads: &job.workloads,
+            environment: self.environment_id,
+            lab: job.lab,
+        };
+        let Some(trial) = self.store.find_trial(&question)? else {
+            return Ok(None);
+        };
+        // An abandoned trial depends on the incumbent of its time.
+        if matches!(warpsmith_search::score(&trial), warpsmith_search::Score::Abandoned { .. }) {
+            return Ok(None);
+        }
+        self.store.adopt(&self.run, &trial, now_unix_s())?;
+        self.pool.remember(&self.loaded.lab, kernel, &trial);
+        self.trials.insert(job.trial, trial.clone());
+        Ok(Some(trial))
+    }
+
+    /// Makes a finding durable and returns its trial.
+    fn keep(&mut self, kernel: &Kernel, mut finding: Finding) -> Result<Trial> {
+        finding.blobs.push(Blob::new(kernel.source.clone()));
+        self.store.append(&self.run, &finding, now_unix_s())?;
+        self.trials.insert(finding.trial.id, finding.trial.clone());
+        Ok(finding.trial)
+    }
+
+    /// Returns the ceilings: of this run if they were measured, else measured now.
+    pub fn ceilings(&mut self) -> Result<Ceilings> {
+        if let Some(ceilings) = self.store.ceilings(&self.run)? {
+            return Ok(ceilings);
+        }
+        match self.pool.ask(&Ask::Ceilings)? {
+            Answer::Ceilings(ceilings) => {
+                self.store.put_ceilings(&self.run, &ceilings, now_unix_s())?;
+                Ok(ceilings)
+            }
+            other => bail!("the worker answered a question for ceilings with {other:?}"),
+        }
+    }
+
+    fn lab_ref(&self, seed: u64) -> LabRef {
+        LabRef { dir: self.loaded.dir.clone(), id: self.loaded.lab.id, seed }
+    }
+}
+
+/// A kernel as the worker receives it.
+pub fn kernel_text(kernel: &Kernel) -> KernelText {
+    KernelText {
+        name: kernel.name.clone(),
+        contract: kernel.contract.clone(),
+        source: kernel.source.clone(),
+    }
+}
+
+/// Says whether a trial passed everything that it was asked.
+pub fn passed(trial: &Trial) -> bool {
+    matches!(trial.outcome, Outcome::Passed { .. })
+}
+
+/// Opens the evidence for writing, making its folder on the first use.
+pub fn open_store(project: &Project) -> Result<Store> {
+    std::fs::create_dir_all(&project.evidence_dir).with_context(|| {
+        format!(
+            "cannot make the evidence folder {}\nhint: choose another with --evidence",
+            project.evidence_dir.display()
+        )
+    })?;
+    Ok(Store::open(&project.database())?)
+}
+
+fn ask_environment(worker: &mut Worker) -> Result<Environment> {
+    match worker.ask(&Ask::Environment)? {
+        Answer::Environment(environment) => Ok(*environment),
+        other => bail!("the worker answered a question for its environment with {other:?}"),
+    }
+}
+
+fn settings_map(
+    settings: &RunSettings,
+) -> Result<std::collections::BTreeMap<String, serde_json::Value>> {
+    Ok(serde_json::from_value(serde_json::to_value(settings)?)?)
+}
+
+/// Returns 64 bits that nobody could know beforehand.
+pub fn system_random() -> Result<u64> {
+    getrandom::u64().map_err(|error| anyhow::anyhow!("the system has no randomness: {error}"))
+}
+
+/// Returns the time of day in seconds since 1970.
+pub fn now_unix_s() -> f64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64())
+}
+
+fn new_run_id(lab: &str) -> Result<RunId> {
+    let stamp = crate::date::compact(now_unix_s());
+    let tag = system_random()? & 0xffff;
+    Ok(RunId(format!("{lab}-{stamp}-{tag:04x}")))
+}

@@ -1,0 +1,325 @@
+//! The steps of a campaign, each of which does only what the evidence lacks.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use anyhow::{Context, Result, bail};
+use warpsmith_device::bind;
+use warpsmith_model::lab::Kernel;
+use warpsmith_model::stats::median;
+use warpsmith_model::{
+    Answer, Ask, ChainRecord, Fidelity, Finding, Origin, Params, Trial, Value, units,
+};
+use warpsmith_search::{
+    Evolution, Proposal, Proposer, Score, Space, Strategy, StrategyConfig, score, strategy,
+};
+
+use super::Campaign;
+use crate::output::{Progress, say};
+
+/// The user asked to stop; everything so far is recorded.
+#[derive(Debug, thiserror::Error)]
+#[error("stopped on request")]
+pub struct Interrupted;
+
+/// How long a search may go on.
+#[derive(Clone, Copy, Debug)]
+pub struct Budget {
+    /// Trials at most, those already stored included.
+    pub trials: u64,
+    /// Seconds of evaluation at most, those already stored included.
+    pub seconds: f64,
+}
+
+impl Campaign {
+    /// Proves the chain of trust, or finds it proven in this run.
+    pub fn prove(&mut self) -> Result<ChainRecord> {
+        if let Some(record) = self.store.chain(&self.run)? {
+            return Ok(record);
+        }
+        match self.pool.ask(&Ask::Chain(self.lab_ref(self.settings.seed)))? {
+            Answer::Chain(record) => {
+                self.store.put_chain(&self.run, &record)?;
+                Ok(*record)
+            }
+            other => bail!("the worker answered a question for the chain with {other:?}"),
+        }
+    }
+
+    /// Ranks every rung of the ladder with its author's parameters, the last first, so that the
+    /// slow ones are soon given up.
+    pub fn ladder(&mut self) -> Result<Vec<Trial>> {
+        let mut trials: Vec<Trial> = Vec::new();
+        let kernels: Vec<Kernel> = self.loaded.lab.kernels.iter().rev().cloned().collect();
+        let mut progress = Progress::new("ladder", kernels.len() as u64);
+        for kernel in &kernels {
+            self.stop_if_asked()?;
+            if let Some(reason) = self.unavailable(&kernel.default) {
+                say(format!("  {} is left out: {reason}", kernel.name));
+                continue;
+            }
+            let workloads = self.served(kernel)?;
+            if workloads.is_empty() {
+                continue;
+            }
+            progress.note(&kernel.name);
+            let mut request = self.request(
+                kernel,
+                &kernel.default,
+                Origin::Seed,
+                Fidelity::Rank,
+                workloads,
+            )?;
+            request.limits.incumbent_s = incumbent(&trials);
+            let trial = self.evaluate(kernel, request)?;
+            trials.push(trial);
+            progress.step(&best_words(&trials));
+        }
+        progress.finish(&best_words(&trials));
+        Ok(trials)
+    }
+
+    /// Returns the kernel to tune: the one that was asked for, else the rung with tunables that
+    /// ranks best with its author's parameters.
+    pub fn kernel_to_tune(&self, ladder: &[Trial]) -> Result<Kernel> {
+        if let Some(name) = &self.settings.kernel {
+            return self.kernel(name);
+        }
+        let mut ranked: Vec<(Score, &Kernel)> = ladder
+            .iter()
+            .filter_map(|trial| {
+                let kernel = self.loaded.lab.kernel(&trial.job.candidate.kernel)?;
+                Some((score(trial), kernel))
+            })
+            .filter(|(score, _)| score.time_s().is_some())
+            .collect();
+        ranked.sort_by(|a, b| a.0.cmp(&b.0));
+        let tunable = ranked.iter().find(|(_, kernel)| !kernel.tunables.is_empty());
+        match tunable.or(ranked.first()) {
+            Some((_, kernel)) => Ok((*kernel).clone()),
+            None => bail!(
+                "no kernel of the lab passes on all of its workloads\nhint: `warpsmith check {}` \
+                 says what is wrong with each",
+                self.settings.lab_dir.display()
+            ),
+        }
+    }
+
+    /// Returns a kernel of the lab by name.
+    pub fn kernel(&self, name: &str) -> Result<Kernel> {
+        self.loaded.lab.kernel(name).cloned().with_context(|| {
+            let names: Vec<&str> =
+                self.loaded.lab.kernels.iter().map(|kernel| kernel.name.as_str()).collect();
+            format!(
+                "the lab has no kernel `{name}`\nhint: it has {}",
+                names.join(", ")
+            )
+        })
+    }
+
+    /// Ranks configurations by microbenchmark and returns the trials.
+    pub fn micro(&mut self, kernel: &Kernel) -> Result<Vec<Trial>> {
+        let workloads = self.micro_workloads(kernel)?;
+        let space = self.space(kernel)?;
+        let limit = u128::from(self.settings.micro_limit).min(space.len()) as u64;
+        let whole = space.len() <= u128::from(self.settings.micro_limit);
+        let kind = if whole { Strategy::Exhaustive } else { Strategy::Random };
+        let config = StrategyConfig {
+            seed: self.settings.seed,
+            kernel: kernel.name.clone(),
+            fidelity: Fidelity::Micro,
+            seeds: self.author_seed(kernel),
+            expand: Vec::new(),
+            evolution: Evolution::STANDARD,
+        };
+        let proposer = strategy(kind, Arc::new(space), config)?;
+        let budget = Budget { trials: limit, seconds: f64::INFINITY };
+        self.search("micro", kernel, proposer, Fidelity::Micro, &workloads, budget)
+    }
+
+    /// Searches at the rank fidelity and returns the trials.
+    pub fn tune(&mut self, kernel: &Kernel, micro: Vec<Params>) -> Result<Vec<Trial>> {
+        let workloads = self.served(kernel)?;
+        let space = self.space(kernel)?;
+        let trials = u128::from(self.settings.budget_trials).min(space.len()) as u64;
+        let kind: Strategy = self.settings.strategy.parse().map_err(anyhow::Error::msg)?;
+        let mut seeds = self.author_seed(kernel);
+        for params in micro {
+            // A seed from another machine or an older contract may not exist here.
+            if space.contains(&params) && params != kernel.default {
+                seeds.push(Proposal { params, origin: Origin::Micro });
+            }
+        }
+        let config = StrategyConfig {
+            seed: self.settings.seed,
+            kernel: kernel.name.clone(),
+            fidelity: Fidelity::Rank,
+            seeds,
+            expand: kernel.expand.clone(),
+            evolution: Evolution::STANDARD,
+        };
+        let proposer = strategy(kind, Arc::new(space), config)?;
+        let budget = Budget { trials, seconds: self.settings.budget_s };
+        self.search("tune", kernel, proposer, Fidelity::Rank, &workloads, budget)
+    }
+
+    /// The loop at the heart of it: propose, evaluate, make durable, learn.
+    fn search(
+        &mut self,
+        name: &str,
+        kernel: &Kernel,
+        mut proposer: Box<dyn Proposer>,
+        fidelity: Fidelity,
+        workloads: &[String],
+        budget: Budget,
+    ) -> Result<Vec<Trial>> {
+        let mut trials: Vec<Trial> = Vec::new();
+        for trial in self.stored(fidelity)? {
+            if trial.job.candidate.kernel == kernel.name {
+                proposer.observe(&Finding { trial: trial.clone(), blobs: Vec::new() });
+                trials.push(trial);
+            }
+        }
+        let spent = |trials: &[Trial]| trials.iter().map(|trial| trial.wall_s).sum::<f64>();
+        let mut progress = Progress::new(name, budget.trials);
+        for _ in 0..trials.len() {
+            progress.step(&best_words(&trials));
+        }
+        while (trials.len() as u64) < budget.trials && spent(&trials) < budget.seconds {
+            self.stop_if_asked()?;
+            let room = (budget.trials - trials.len() as u64) as usize;
+            let proposals = proposer.propose(self.pool.idle().min(room))?;
+            let none_left = proposals.is_empty();
+            for proposal in proposals {
+                let request = self.request(
+                    kernel,
+                    &proposal.params,
+                    proposal.origin,
+                    fidelity,
+                    workloads.to_vec(),
+                )?;
+                match self.known(kernel, &request)? {
+                    Some(trial) => {
+                        proposer.observe(&Finding { trial: trial.clone(), blobs: Vec::new() });
+                        trials.push(trial);
+                        progress.step(&best_words(&trials));
+                    }
+                    None => self.pool.submit(kernel, request),
+                }
+            }
+            self.pool.set_incumbent(&incumbent(&trials));
+            let Some(finding) = self.pool.next(&self.loaded.lab)? else {
+                if none_left {
+                    break;
+                }
+                continue;
+            };
+            let trial = self.keep(kernel, finding)?;
+            proposer.observe(&Finding { trial: trial.clone(), blobs: Vec::new() });
+            trials.push(trial);
+            progress.step(&best_words(&trials));
+        }
+        self.pool.clear();
+        progress.finish(&format!("{} trials, {}", trials.len(), best_words(&trials)));
+        Ok(trials)
+    }
+
+    /// The author's parameters as a seed, where this machine can build them.
+    fn author_seed(&self, kernel: &Kernel) -> Vec<Proposal> {
+        let params = kernel.default.clone();
+        match self.unavailable(&params) {
+            Some(_) => Vec::new(),
+            None => vec![Proposal { params, origin: Origin::Seed }],
+        }
+    }
+
+    /// Returns the valid configurations of a kernel that this machine can build.
+    pub fn space(&self, kernel: &Kernel) -> Result<Space> {
+        let mut tunables = kernel.tunables.clone();
+        for tunable in &mut tunables {
+            if tunable.name == "CC" {
+                tunable.values.retain(|value| self.has_compiler(&value.to_string()));
+                if tunable.values.is_empty() {
+                    bail!(
+                        "none of the compilers that `{}` names in CC was found on PATH",
+                        kernel.name
+                    );
+                }
+            }
+        }
+        let device = self.environment.device.clone();
+        let constants = move |name: &str| device.constant(name).map(Value::Int);
+        Space::new(&tunables, &kernel.constraints, &constants)
+            .with_context(|| format!("the space of kernel `{}`", kernel.name))
+    }
+
+    /// Says why parameters cannot be built on this machine.
+    pub fn unavailable(&self, params: &Params) -> Option<String> {
+        let compiler = bind::compiler_name(params);
+        (!self.has_compiler(&compiler)).then(|| format!("`{compiler}` was not found on PATH"))
+    }
+
+    fn has_compiler(&self, name: &str) -> bool {
+        self.environment.compilers.iter().any(|known| known.name == name)
+    }
+
+    /// Returns the names of the workloads that a kernel serves.
+    pub fn served(&self, kernel: &Kernel) -> Result<Vec<String>> {
+        let mut names = Vec::new();
+        for workload in &self.loaded.lab.workloads {
+            if kernel.serves(workload)? {
+                names.push(workload.name.clone());
+            }
+        }
+        Ok(names)
+    }
+
+    fn micro_workloads(&self, kernel: &Kernel) -> Result<Vec<String>> {
+        let served = self.served(kernel)?;
+        let wanted = &self.loaded.lab.micro_workloads;
+        let names: Vec<String> =
+            served.iter().filter(|name| wanted.contains(name)).cloned().collect();
+        if names.is_empty() {
+            bail!(
+                "kernel `{}` serves none of the lab's micro workloads ({})",
+                kernel.name,
+                wanted.join(", ")
+            );
+        }
+        Ok(names)
+    }
+
+    /// Stops cleanly when the user asked to.
+    pub fn stop_if_asked(&self) -> Result<()> {
+        if self.interrupt.asked() { Err(Interrupted.into()) } else { Ok(()) }
+    }
+}
+
+/// Returns the median times of the best complete trial, by workload.
+pub fn incumbent(trials: &[Trial]) -> BTreeMap<String, f64> {
+    let Some(best) = best_of(trials) else { return BTreeMap::new() };
+    best.outcome
+        .measurements()
+        .iter()
+        .filter_map(|m| Some((m.workload.clone(), median(&m.samples_s)?)))
+        .collect()
+}
+
+/// Returns the trial with the best score, if any is complete.
+pub fn best_of(trials: &[Trial]) -> Option<&Trial> {
+    trials
+        .iter()
+        .filter(|trial| score(trial).time_s().is_some())
+        .min_by(|a, b| score(a).cmp(&score(b)))
+}
+
+fn best_words(trials: &[Trial]) -> String {
+    match best_of(trials) {
+        Some(best) => {
+            let time_s = score(best).time_s().unwrap_or(f64::NAN);
+            let candidate = &best.job.candidate;
+            format!("best {} {} ({})", units::time(time_s), candidate.kernel, candidate.params)
+        }
+        None => "none passed yet".to_string(),
+    }
+}

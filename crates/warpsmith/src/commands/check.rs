@@ -1,0 +1,167 @@
+//! `warpsmith check`: the gate.
+
+use std::path::PathBuf;
+
+use anyhow::{Context as _, Result, bail};
+use clap::Args;
+use warpsmith_model::lab::{Kernel, parse_kernel};
+use warpsmith_model::{Fidelity, Goal, Origin, Params, Trial, Value, Verdict};
+
+use super::{CliFailure, Context, plain_settings, summary, with_campaign};
+use crate::campaign::Campaign;
+use crate::output::{BAD, DIM, GOOD, Table, json, paint, result, say};
+
+/// Gate kernels for correctness
+///
+/// Proves the lab's reference, then puts a kernel (or every kernel) through the gate: poisoned
+/// outputs, several seeds and distributions, drawn shapes, repeatability, guarded memory, and the
+/// outputs of timed launches. Exits with 1 when a kernel fails.
+#[derive(Debug, Args)]
+pub struct CheckArgs {
+    /// Folder of the lab
+    lab: PathBuf,
+    /// Kernel to check; by default every kernel of the lab
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["source", "contract"])]
+    kernel: Option<String>,
+    /// Source of a kernel that is not in the lab
+    #[arg(long, value_name = "FILE", requires = "contract")]
+    source: Option<PathBuf>,
+    /// Contract of that kernel
+    #[arg(long, value_name = "FILE", requires = "source")]
+    contract: Option<PathBuf>,
+    /// Value of a tunable; the others keep their author's choice
+    #[arg(long = "set", value_name = "P=V")]
+    set: Vec<String>,
+    /// Check with one seed and short timing
+    #[arg(long)]
+    quick: bool,
+}
+
+pub fn run(context: &Context, arguments: CheckArgs) -> Result<()> {
+    let settings = plain_settings(Goal::Check, &arguments.lab)?;
+    let lab = arguments.lab.clone();
+    let (run, trials) = with_campaign(context, &lab, settings, |campaign| {
+        summary::announce(campaign);
+        let kernels = kernels(campaign, &arguments)?;
+        let chain = campaign.prove()?;
+        say(format!("  {:<9} {}", "chain", summary::chain_words(&chain)));
+        let fidelity = if arguments.quick { Fidelity::Rank } else { Fidelity::Full };
+        let mut trials = Vec::new();
+        for kernel in &kernels {
+            campaign.stop_if_asked()?;
+            let params = with_settings(kernel, &arguments.set)?;
+            if let Some(reason) = campaign.unavailable(&params) {
+                bail!("`{}` cannot be checked: {reason}", kernel.name);
+            }
+            let trial = campaign.check(kernel, &params, Origin::Manual, fidelity)?;
+            if !context.json {
+                say(line(kernel, &trial));
+            }
+            trials.push((kernel.expect.unwrap_or(Verdict::Passed), trial));
+        }
+        Ok((campaign.run.clone(), trials))
+    })?;
+    let failed = trials.iter().filter(|(expected, t)| t.outcome.verdict() != *expected).count();
+    if context.json {
+        let rows: Vec<serde_json::Value> = trials
+            .iter()
+            .map(|(expected, trial)| {
+                serde_json::json!({
+                    "trial": trial.id,
+                    "kernel": trial.job.candidate.kernel,
+                    "params": trial.job.candidate.params,
+                    "verdict": trial.outcome.verdict(),
+                    "expected": expected,
+                    "outcome": trial.outcome,
+                    "notes": trial.notes,
+                })
+            })
+            .collect();
+        json(&serde_json::json!({ "run": run, "checks": rows }))?;
+    } else {
+        table(&trials);
+    }
+    if failed > 0 {
+        let words = format!("{failed} of {} kernel(s) did not get the verdict expected", trials.len());
+        return Err(CliFailure::Candidate(words).into());
+    }
+    Ok(())
+}
+
+fn kernels(campaign: &Campaign, arguments: &CheckArgs) -> Result<Vec<Kernel>> {
+    if let (Some(source), Some(contract)) = (&arguments.source, &arguments.contract) {
+        let read = |path: &PathBuf| {
+            std::fs::read_to_string(path)
+                .with_context(|| format!("cannot read {}", path.display()))
+        };
+        let name = source.file_stem().and_then(|stem| stem.to_str()).unwrap_or("candidate");
+        let lab = &campaign.loaded.lab;
+        let kernel = parse_kernel(lab, name, &read(contract)?, &read(source)?)
+            .map_err(|errors| anyhow::anyhow!("{} is not valid\n\n{errors}", contract.display()))?;
+        return Ok(vec![kernel]);
+    }
+    match &arguments.kernel {
+        Some(name) => Ok(vec![campaign.kernel(name)?]),
+        None => Ok(campaign.loaded.lab.kernels.clone()),
+    }
+}
+
+/// Returns the author's parameters with some of them replaced.
+pub fn with_settings(kernel: &Kernel, assignments: &[String]) -> Result<Params> {
+    let mut params = kernel.default.clone();
+    for assignment in assignments {
+        let (name, text) = assignment.split_once('=').with_context(|| {
+            format!("--set {assignment} is not understood\nhint: write --set NAME=VALUE")
+        })?;
+        let Some(tunable) = kernel.tunables.iter().find(|tunable| tunable.name == name) else {
+            let names: Vec<&str> =
+                kernel.tunables.iter().map(|tunable| tunable.name.as_str()).collect();
+            bail!(
+                "kernel `{}` has no tunable `{name}`\nhint: it has {}",
+                kernel.name,
+                if names.is_empty() { "none".to_string() } else { names.join(", ") }
+            );
+        };
+        let value = tunable.values.iter().find(|value| value.to_string() == text);
+        let value: Value = value.cloned().with_context(|| {
+            let known: Vec<String> = tunable.values.iter().map(Value::to_string).collect();
+            format!(
+                "`{text}` is not a value of `{name}`\nhint: its values are {}",
+                known.join(", ")
+            )
+        })?;
+        params.0.insert(name.to_string(), value);
+    }
+    Ok(params)
+}
+
+fn line(kernel: &Kernel, trial: &Trial) -> String {
+    let verdict = trial.outcome.verdict();
+    let expected = kernel.expect.unwrap_or(Verdict::Passed);
+    let style = if verdict == expected { GOOD } else { BAD };
+    format!("  {:<24} {}", kernel.name, paint(style, trial.outcome.describe()))
+}
+
+fn table(trials: &[(Verdict, Trial)]) {
+    let mut table =
+        Table::new(&["kernel", "verdict", "worst error", "parameters"], &[2]);
+    for (expected, trial) in trials {
+        let verdict = trial.outcome.verdict();
+        let style = if verdict == *expected { GOOD } else { BAD };
+        let worst = trial
+            .outcome
+            .measurements()
+            .iter()
+            .map(|measurement| measurement.error.element_eps)
+            .fold(f64::NAN, f64::max);
+        let worst =
+            if worst.is_nan() { paint(DIM, "-") } else { format!("{worst:.1} eps") };
+        table.row(vec![
+            trial.job.candidate.kernel.clone(),
+            paint(style, verdict.name()),
+            worst,
+            trial.job.candidate.params.to_string(),
+        ]);
+    }
+    result(table.render());
+}

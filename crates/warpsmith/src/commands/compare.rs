@@ -1,0 +1,123 @@
+//! `warpsmith compare`: who is faster.
+
+use std::path::PathBuf;
+
+use anyhow::{Result, bail};
+use clap::Args;
+use warpsmith_model::{ComparisonPurpose, ContenderRequest, Goal};
+
+use super::{Context, check, plain_settings, summary, with_campaign};
+use crate::campaign::{Campaign, missing_words};
+use crate::output::{DIM, WARN, json, paint, result};
+
+/// Compare kernels and baselines, paired and interleaved
+///
+/// Each contender is a kernel (`30_register_tile`), a kernel with parameters
+/// (`30_register_tile:BLOCK_M=32,BLOCK_N=64`), a baseline (`onnxruntime`) or the winner of a run
+/// (`run:attention-2026...`). The first is the one that the others are measured against. With none
+/// named: the lab's last rung, its oracle and every baseline.
+#[derive(Debug, Args)]
+pub struct CompareArgs {
+    /// Folder of the lab
+    lab: PathBuf,
+    /// Who is compared
+    contenders: Vec<String>,
+    /// Workload to run; by default all that the first contender serves (repeatable)
+    #[arg(long, value_name = "NAME")]
+    workload: Vec<String>,
+    /// Rounds at least, on each workload
+    #[arg(long, default_value_t = 7, value_name = "N")]
+    rounds: u32,
+    /// Seconds for each workload, beyond the least number of rounds
+    #[arg(long, default_value_t = 3.0, value_name = "SECONDS")]
+    time: f64,
+}
+
+pub fn run(context: &Context, arguments: CompareArgs) -> Result<()> {
+    let settings = plain_settings(Goal::Compare, &arguments.lab)?;
+    let lab = arguments.lab.clone();
+    let (run, record) = with_campaign(context, &lab, settings, |campaign| {
+        summary::announce(campaign);
+        let contenders = contenders(campaign, &arguments.contenders)?;
+        let workloads = workloads(campaign, &arguments.workload)?;
+        campaign.prove()?;
+        let record = campaign.compare_now(
+            ComparisonPurpose::Final,
+            contenders,
+            workloads,
+            arguments.rounds.max(1),
+            arguments.time,
+        )?;
+        Ok((campaign.run.clone(), record))
+    })?;
+    if context.json {
+        return json(&serde_json::json!({
+            "run": run, "speedups": summary::speedups_json(&record), "record": record,
+        }));
+    }
+    result(summary::comparison_table(&record));
+    for missing in &record.missing {
+        result(format!("  {}", paint(WARN, missing_words(missing))));
+    }
+    for rounds in &record.workloads {
+        for absent in &rounds.absent {
+            let label = &record.contenders[absent.contender].label;
+            let words = format!("{label} on {}: {}", rounds.workload, absent.reason);
+            result(format!("  {}", paint(DIM, words)));
+        }
+    }
+    for note in &record.notes {
+        result(format!("  {}", paint(DIM, note)));
+    }
+    Ok(())
+}
+
+fn contenders(campaign: &Campaign, names: &[String]) -> Result<Vec<ContenderRequest>> {
+    let lab = &campaign.loaded.lab;
+    if names.is_empty() {
+        let mut contenders = Vec::new();
+        if let Some(last) = lab.kernels.last() {
+            contenders.push(campaign.winner(last, &last.default).contender(&last.name));
+            if last.name != lab.oracle {
+                let naive = campaign.kernel(&lab.oracle)?;
+                contenders.push(campaign.winner(&naive, &naive.default).contender(&naive.name));
+            }
+        }
+        contenders.extend(campaign.baseline_contenders());
+        return Ok(contenders);
+    }
+    names.iter().map(|name| contender(campaign, name)).collect()
+}
+
+fn contender(campaign: &Campaign, name: &str) -> Result<ContenderRequest> {
+    let lab = &campaign.loaded.lab;
+    if let Some(run) = name.strip_prefix("run:") {
+        let winner = campaign.winner_of(run)?;
+        return Ok(winner.contender(&format!("{} of {run}", winner.kernel.name)));
+    }
+    if lab.baselines.iter().any(|baseline| baseline.name == name) {
+        let mut all = campaign.baseline_contenders();
+        all.retain(|known| matches!(known, ContenderRequest::Baseline { name: n, .. } if n == name));
+        return Ok(all.remove(0));
+    }
+    let (kernel, settings) = name.split_once(':').unwrap_or((name, ""));
+    let kernel = campaign.kernel(kernel)?;
+    let settings: Vec<String> =
+        settings.split(',').filter(|part| !part.is_empty()).map(str::to_string).collect();
+    let params = check::with_settings(&kernel, &settings)?;
+    Ok(campaign.winner(&kernel, &params).contender(name))
+}
+
+fn workloads(campaign: &Campaign, names: &[String]) -> Result<Vec<String>> {
+    let known: Vec<String> =
+        campaign.loaded.lab.workloads.iter().map(|workload| workload.name.clone()).collect();
+    if names.is_empty() {
+        return Ok(known);
+    }
+    for name in names {
+        if !known.contains(name) {
+            bail!("the lab has no workload `{name}`\nhint: it has {}", known.join(", "));
+        }
+    }
+    Ok(names.to_vec())
+}

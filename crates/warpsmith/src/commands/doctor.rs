@@ -1,0 +1,116 @@
+//! `warpsmith doctor`: what this machine can do, what it lacks, and what to do about it.
+
+use anyhow::{Result, bail};
+use clap::Args;
+use warpsmith_model::{Answer, Ask, Environment, Guard, Isolation, units};
+
+use super::{Context, summary};
+use crate::output::{BAD, GOOD, WARN, json, paint, result};
+use crate::worker_client::Worker;
+
+/// Say what this machine has, what it lacks, and what to do about it
+#[derive(Debug, Args)]
+pub struct DoctorArgs {
+    /// Measure the ceilings too (a few seconds)
+    #[arg(long)]
+    ceilings: bool,
+}
+
+pub fn run(context: &Context, arguments: DoctorArgs) -> Result<()> {
+    let mut worker = Worker::new(&context.project);
+    let Answer::Environment(environment) = worker.ask(&Ask::Environment)? else {
+        bail!("the worker does not say what its environment is");
+    };
+    let ceilings = if arguments.ceilings {
+        match worker.ask(&Ask::Ceilings)? {
+            Answer::Ceilings(ceilings) => Some(ceilings),
+            other => bail!("the worker answered a question for ceilings with {other:?}"),
+        }
+    } else {
+        None
+    };
+    let writable = crate::campaign::open_store(&context.project).map(|_| ());
+    let baselines = context.project.venv().join("bin/python").exists();
+    if context.json {
+        return json(&serde_json::json!({
+            "environment": environment, "ceilings": ceilings,
+            "evidence": { "path": context.project.database(), "error": writable.err().map(|e| format!("{e:#}")) },
+            "baselines": baselines,
+        }));
+    }
+    describe(&environment);
+    match writable {
+        Ok(()) => line(true, &format!("evidence: {}", context.project.database().display())),
+        Err(error) => line(false, &format!("evidence: {error:#}")),
+    }
+    if baselines {
+        line(true, &format!("baselines: {}", context.project.venv().display()));
+    } else {
+        note("baselines: none set up; `warpsmith setup baselines` provides them");
+    }
+    if let Some(ceilings) = ceilings {
+        line(true, &format!("ceilings: {}", summary::ceiling_words(&ceilings)));
+    }
+    Ok(())
+}
+
+fn describe(environment: &Environment) {
+    let device = &environment.device;
+    line(
+        true,
+        &format!(
+            "cpu: {}, {} threads, caches {} / {} / {}, vectors of {} bytes ({})",
+            device.name,
+            device.threads,
+            units::bytes(device.l1d_bytes as f64),
+            units::bytes(device.l2_bytes as f64),
+            units::bytes(device.l3_bytes as f64),
+            device.vector_bytes,
+            device.features.join(" "),
+        ),
+    );
+    line(true, &format!("system: {}", environment.system));
+    if environment.compilers.is_empty() {
+        line(false, "compilers: none; install gcc or clang (on Debian: apt-get install gcc)");
+    }
+    for compiler in &environment.compilers {
+        line(true, &format!("compiler {}: {}", compiler.name, compiler.version));
+    }
+    let isolation = &environment.isolation;
+    for (name, guard) in guards(isolation) {
+        match guard {
+            Guard::Active => line(true, &format!("{name}: active")),
+            Guard::Missing { reason } => note(&format!("{name}: missing ({reason})")),
+        }
+    }
+    note("cuda: this build has no CUDA target; kernels run on the CPU");
+}
+
+fn guards(isolation: &Isolation) -> [(&'static str, &Guard); 4] {
+    [
+        ("system-call filter (seccomp)", &isolation.seccomp),
+        ("file and network confinement (Landlock)", &isolation.landlock),
+        ("resource limits", &isolation.rlimits),
+        ("sealed inputs", &isolation.sealed_inputs),
+    ]
+}
+
+/// Says which protections are missing; candidates run all the same, and the evidence records it.
+pub fn isolation_warnings(isolation: &Isolation) -> Vec<String> {
+    guards(isolation)
+        .into_iter()
+        .filter_map(|(name, guard)| match guard {
+            Guard::Active => None,
+            Guard::Missing { reason } => Some(format!("{name} is missing here: {reason}")),
+        })
+        .collect()
+}
+
+fn line(good: bool, text: &str) {
+    let mark = if good { paint(GOOD, "ok  ") } else { paint(BAD, "fail") };
+    result(format!("  {mark} {text}"));
+}
+
+fn note(text: &str) {
+    result(format!("  {} {text}", paint(WARN, "note")));
+}

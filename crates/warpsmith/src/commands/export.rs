@@ -1,0 +1,59 @@
+//! `warpsmith export`: the evidence in formats that other tools read.
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use clap::{Args, ValueEnum};
+use warpsmith_evidence::{Store, export};
+
+use super::Context;
+use crate::output::{json, result};
+
+/// Write the evidence of a run for other tools
+#[derive(Debug, Args)]
+pub struct ExportArgs {
+    /// Run, by name or unique beginning; `latest` is the newest
+    run: String,
+    /// What to write
+    #[arg(long, value_enum, default_value = "csv")]
+    format: Format,
+    /// Folder to write into; by default one named after the run beside the evidence
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Format {
+    /// micro_log.csv, micro_best.json, evo_log.csv, evo_best.json
+    Csv,
+    /// evidence.json: everything
+    Json,
+    /// Kernel Tuner's cache file
+    KernelTuner,
+    /// The FAIR auto-tuning results format, T4
+    T4,
+    /// Everything above
+    All,
+}
+
+pub fn run(context: &Context, arguments: ExportArgs) -> Result<()> {
+    let store = Store::open_read_only(&context.project.database())?;
+    let record = store.run(&arguments.run)?;
+    let run = &record.id;
+    let out = arguments.out.unwrap_or_else(|| context.project.evidence_dir.join(&run.0));
+    let formats: &[export::Format] = match arguments.format {
+        Format::Csv => &[export::Format::Logs, export::Format::Best],
+        Format::Json => &[export::Format::Evidence],
+        Format::KernelTuner => &[export::Format::KernelTuner],
+        Format::T4 => &[export::Format::T4],
+        Format::All => &export::Format::ALL,
+    };
+    let files = export::export(&store, &record, &out, formats)?;
+    if context.json {
+        return json(&serde_json::json!({ "run": run, "files": files }));
+    }
+    for file in files {
+        result(file.display());
+    }
+    Ok(())
+}

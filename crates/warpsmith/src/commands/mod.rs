@@ -1,0 +1,264 @@
+//! One file per subcommand: its arguments and what it does.
+
+mod check;
+mod compare;
+mod doctor;
+mod export;
+mod micro;
+mod new;
+mod report;
+mod resume;
+mod run;
+mod runs;
+mod schema;
+mod setup;
+mod show;
+mod summary;
+mod tune;
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use clap::{Args, Parser, Subcommand};
+use warpsmith_model::{Goal, RunSettings, RunStatus, SeedFrom};
+
+use crate::campaign::{Campaign, Interrupted, now_unix_s, system_random};
+use crate::interrupt::Interrupt;
+use crate::labdir;
+use crate::project::Project;
+
+/// Make compute kernels fast, and prove it
+///
+/// A lab says what to compute. Warpsmith ranks configurations by microbenchmark, searches their
+/// parameters, gates every candidate for correctness, times it honestly, compares it with
+/// libraries and keeps all evidence. Start with `warpsmith run labs/attention`.
+#[derive(Debug, Parser)]
+#[command(name = "warpsmith", version, propagate_version = true, max_term_width = 100)]
+pub struct Cli {
+    #[command(flatten)]
+    common: Common,
+    #[command(subcommand)]
+    command: Command,
+}
+
+/// Flags that every command takes
+#[derive(Debug, Args)]
+struct Common {
+    /// Print the result as JSON on standard output
+    #[arg(long, global = true)]
+    json: bool,
+    /// Folder of the evidence
+    #[arg(long, global = true, value_name = "DIR", default_value = "evidence")]
+    evidence: PathBuf,
+    /// Folder of caches and optional parts, all of which can be made again
+    #[arg(long, global = true, value_name = "DIR", default_value = ".warpsmith")]
+    work_dir: PathBuf,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Run(run::RunArgs),
+    Check(check::CheckArgs),
+    Micro(micro::MicroArgs),
+    Tune(tune::TuneArgs),
+    Compare(compare::CompareArgs),
+    Report(report::ReportArgs),
+    Export(export::ExportArgs),
+    Runs(runs::RunsArgs),
+    Show(show::ShowArgs),
+    Resume(resume::ResumeArgs),
+    New(new::NewArgs),
+    Doctor(doctor::DoctorArgs),
+    Schema(schema::SchemaArgs),
+    Setup(setup::SetupArgs),
+    /// Answer a campaign's questions, one JSON line each
+    #[command(name = "__worker", hide = true)]
+    Worker,
+}
+
+/// What every command is given.
+#[derive(Debug)]
+pub struct Context {
+    /// Where things are kept.
+    pub project: Project,
+    /// Whether the result is wanted as JSON.
+    pub json: bool,
+}
+
+/// Runs the command that was asked for.
+pub fn dispatch(cli: Cli) -> Result<()> {
+    let context = Context {
+        project: Project { evidence_dir: cli.common.evidence, work_dir: cli.common.work_dir },
+        json: cli.common.json,
+    };
+    match cli.command {
+        Command::Run(arguments) => run::run(&context, arguments),
+        Command::Check(arguments) => check::run(&context, arguments),
+        Command::Micro(arguments) => micro::run(&context, arguments),
+        Command::Tune(arguments) => tune::run(&context, arguments),
+        Command::Compare(arguments) => compare::run(&context, arguments),
+        Command::Report(arguments) => report::run(&context, arguments),
+        Command::Export(arguments) => export::run(&context, arguments),
+        Command::Runs(arguments) => runs::run(&context, arguments),
+        Command::Show(arguments) => show::run(&context, arguments),
+        Command::Resume(arguments) => resume::run(&context, arguments),
+        Command::New(arguments) => new::run(&context, arguments),
+        Command::Doctor(arguments) => doctor::run(&context, arguments),
+        Command::Schema(arguments) => schema::run(&context, arguments),
+        Command::Setup(arguments) => setup::run(&context, arguments),
+        Command::Worker => crate::worker::serve(&context.project),
+    }
+}
+
+/// The outcome that exit status 1 stands for: we did our work, and the answer is no.
+#[derive(Debug, thiserror::Error)]
+pub enum CliFailure {
+    /// A candidate failed the gate.
+    #[error("{0}")]
+    Candidate(String),
+    /// The user stopped the campaign.
+    #[error("stopped on request; everything so far is recorded\nhint: `warpsmith resume {0}` goes on")]
+    Stopped(String),
+}
+
+impl CliFailure {
+    /// Returns the exit status.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::Candidate(_) => 1,
+            Self::Stopped(_) => 130,
+        }
+    }
+}
+
+/// Flags of the commands that search
+#[derive(Debug, Args)]
+pub struct SearchArgs {
+    /// Kernel to tune; by default the rung that ranks best with its author's parameters
+    #[arg(long, value_name = "NAME")]
+    pub kernel: Option<String>,
+    /// Search strategy: evolutionary, random or exhaustive
+    #[arg(long, default_value = "evolutionary", value_name = "NAME")]
+    pub strategy: String,
+    /// Search trials at most
+    #[arg(long, default_value_t = 40, value_name = "N")]
+    pub budget: u32,
+    /// Seconds of evaluation at most, summed over the search's trials
+    #[arg(long, default_value_t = 45.0, value_name = "SECONDS")]
+    pub time: f64,
+    /// Seed of every decision; by default from the system's randomness, and recorded
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
+    /// Where the first generation comes from: micro, none, a run, or a *_best.json file
+    #[arg(long, default_value = "micro", value_name = "SOURCE")]
+    pub seed_from: String,
+    /// How many of the microbenchmark's best seed the search
+    #[arg(long, default_value_t = 5, value_name = "K")]
+    pub top_k: u32,
+    /// Configurations that the microbenchmark runs at most
+    #[arg(long, default_value_t = 48, value_name = "N")]
+    pub micro_limit: u32,
+    /// Measure again what earlier runs measured in the same environment
+    #[arg(long)]
+    pub fresh: bool,
+}
+
+impl SearchArgs {
+    /// Turns flags into settings.
+    pub fn settings(self, goal: Goal, lab: &std::path::Path) -> Result<RunSettings> {
+        if !(self.time.is_finite() && self.time > 0.0) {
+            anyhow::bail!("--time is {}, but must be a positive number of seconds", self.time);
+        }
+        if self.budget == 0 || self.top_k == 0 || self.micro_limit == 0 {
+            anyhow::bail!("--budget, --top-k and --micro-limit must be at least 1");
+        }
+        let seed_from = match self.seed_from.as_str() {
+            "micro" => SeedFrom::Micro,
+            "none" => SeedFrom::None,
+            other => SeedFrom::Run(other.to_string()),
+        };
+        // Fail before any work on a name that nobody knows.
+        let _known: warpsmith_search::Strategy =
+            self.strategy.parse().map_err(anyhow::Error::msg)?;
+        Ok(RunSettings {
+            kernel: self.kernel,
+            strategy: self.strategy,
+            budget_trials: self.budget,
+            budget_s: self.time,
+            seed: seed_or_random(self.seed)?,
+            seed_from,
+            top_k: self.top_k,
+            micro_limit: self.micro_limit,
+            reuse: !self.fresh,
+            ..plain_settings(goal, lab)?
+        })
+    }
+}
+
+/// Settings of a command that does not search.
+pub fn plain_settings(goal: Goal, lab: &std::path::Path) -> Result<RunSettings> {
+    Ok(RunSettings {
+        goal,
+        lab_dir: std::path::absolute(lab)?,
+        kernel: None,
+        strategy: "evolutionary".to_string(),
+        budget_trials: 0,
+        budget_s: 0.0,
+        seed: system_seed()?,
+        seed_from: SeedFrom::None,
+        top_k: 0,
+        micro_limit: 0,
+        reuse: false,
+        compare_rounds: 5,
+        compare_s: 2.0,
+        hopeless_ratio: 2.0,
+    })
+}
+
+fn seed_or_random(seed: Option<u64>) -> Result<u64> {
+    seed.map_or_else(system_seed, Ok)
+}
+
+/// A seed that survives every JSON reader: those that keep numbers as doubles lose bits past 2^53.
+fn system_seed() -> Result<u64> {
+    Ok(system_random()? >> 11)
+}
+
+/// Starts a campaign, lets `steps` do its work, and records how it ended whatever happens.
+pub fn with_campaign<T>(
+    context: &Context,
+    lab: &std::path::Path,
+    settings: RunSettings,
+    steps: impl FnOnce(&mut Campaign) -> Result<T>,
+) -> Result<T> {
+    let loaded = labdir::load(lab)?;
+    let interrupt = Interrupt::listen()?;
+    let campaign = Campaign::start(&context.project, loaded, settings, interrupt)?;
+    to_the_end(campaign, steps)
+}
+
+/// Lets `steps` do its work and records how it ended.
+pub fn to_the_end<T>(
+    mut campaign: Campaign,
+    steps: impl FnOnce(&mut Campaign) -> Result<T>,
+) -> Result<T> {
+    let outcome = steps(&mut campaign);
+    let ended_unix_s = now_unix_s();
+    match outcome {
+        Ok(value) => {
+            campaign.finish(RunStatus::Finished { ended_unix_s })?;
+            Ok(value)
+        }
+        Err(error) if error.is::<Interrupted>() => {
+            campaign.finish(RunStatus::Interrupted { ended_unix_s })?;
+            Err(CliFailure::Stopped(campaign.run.to_string()).into())
+        }
+        Err(error) => {
+            let reason = format!("{error:#}");
+            // The first error is the one to show; a store that cannot take it any more is most
+            // likely its cause.
+            let _shown_below = campaign.finish(RunStatus::Failed { ended_unix_s, reason });
+            Err(error)
+        }
+    }
+}

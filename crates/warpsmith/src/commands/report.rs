@@ -1,0 +1,49 @@
+//! `warpsmith report`: the evidence as one HTML file.
+
+use std::path::PathBuf;
+
+use anyhow::{Context as _, Result};
+use clap::Args;
+use warpsmith_evidence::{Store, report};
+use warpsmith_model::RunId;
+
+use super::Context;
+use crate::campaign::Campaign;
+use crate::output::{json, result};
+
+/// Write the report of a run: one self-contained HTML file
+#[derive(Debug, Args)]
+pub struct ReportArgs {
+    /// Run, by name or unique beginning; `latest` is the newest
+    #[arg(default_value = "latest")]
+    run: String,
+    /// File to write; by default beside the evidence
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+}
+
+pub fn run(context: &Context, arguments: ReportArgs) -> Result<()> {
+    let store = Store::open_read_only(&context.project.database())?;
+    let run = store.run(&arguments.run)?.id;
+    let path = arguments.out.unwrap_or_else(|| context.project.report(&run.0));
+    render(&store, &run, &path)?;
+    if context.json {
+        json(&serde_json::json!({ "run": run, "report": path }))
+    } else {
+        result(path.display());
+        Ok(())
+    }
+}
+
+/// Writes the report of a campaign and returns where it is.
+pub fn write(campaign: &Campaign, path: Option<PathBuf>) -> Result<PathBuf> {
+    let path = path.unwrap_or_else(|| campaign.project.report(&campaign.run.0));
+    render(&campaign.store, &campaign.run, &path)?;
+    Ok(path)
+}
+
+fn render(store: &Store, run: &RunId, path: &PathBuf) -> Result<()> {
+    let data = report::gather(store, run)?;
+    std::fs::write(path, report::render(&data))
+        .with_context(|| format!("cannot write the report to {}", path.display()))
+}

@@ -1,0 +1,46 @@
+//! `warpsmith resume`: go on where a run stopped.
+
+use anyhow::{Result, bail};
+use clap::Args;
+use warpsmith_model::Goal;
+
+use super::{Context, micro, run, to_the_end, tune};
+use crate::campaign::Campaign;
+use crate::interrupt::Interrupt;
+use crate::output::say;
+
+/// Go on where a run was stopped or killed
+///
+/// Nothing that was recorded is done again. The lab must not have changed.
+#[derive(Debug, Args)]
+pub struct ResumeArgs {
+    /// Run, by name or unique beginning; `latest` is the newest
+    #[arg(default_value = "latest")]
+    run: String,
+}
+
+pub fn run(context: &Context, arguments: ResumeArgs) -> Result<()> {
+    let interrupt = Interrupt::listen()?;
+    let campaign = Campaign::resume(&context.project, &arguments.run, interrupt)?;
+    say(format!("resuming {} with {} stored trials", campaign.run, campaign.n_stored()));
+    match campaign.settings.goal {
+        Goal::Run => {
+            let summary = to_the_end(campaign, |campaign| run::whole_job(campaign, None))?;
+            run::show(context, &summary)
+        }
+        Goal::Tune => {
+            let summary = to_the_end(campaign, tune::steps)?;
+            run::show(context, &summary)
+        }
+        Goal::Micro => {
+            let run = campaign.run.clone();
+            let trials = to_the_end(campaign, micro::steps)?;
+            micro::show(context, &run.0, trials, 15)
+        }
+        goal @ (Goal::Check | Goal::Compare) => bail!(
+            "{} is a `{}` run, which is quicker to start again than to resume",
+            campaign.run,
+            goal.name()
+        ),
+    }
+}

@@ -1,0 +1,94 @@
+//! `warpsmith run`: the whole job.
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use clap::Args;
+use warpsmith_model::{Fidelity, Goal, Params, SeedFrom, Trial};
+use warpsmith_search::score;
+
+use super::{Context, SearchArgs, summary, with_campaign};
+use crate::campaign::{Campaign, Winner, seeds_from};
+use crate::output::{json, result, say};
+
+/// Do the whole job on a lab: prove, rank, tune, verify, compare, report
+///
+/// Loads the lab, proves its reference, measures what the machine can do, ranks configurations by
+/// microbenchmark, tunes from the best of them, puts the winner through the full gate on every
+/// workload, compares it with the baselines, and writes one self-contained HTML report.
+#[derive(Debug, Args)]
+pub struct RunArgs {
+    /// Folder of the lab
+    lab: PathBuf,
+    #[command(flatten)]
+    search: SearchArgs,
+    /// Where to write the report; by default beside the evidence
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
+}
+
+pub fn run(context: &Context, arguments: RunArgs) -> Result<()> {
+    let settings = arguments.search.settings(Goal::Run, &arguments.lab)?;
+    let summary = with_campaign(context, &arguments.lab, settings, |campaign| {
+        whole_job(campaign, arguments.report)
+    })?;
+    show(context, &summary)
+}
+
+/// Prints the summary as a person or a program wants it.
+pub fn show(context: &Context, summary: &summary::Summary) -> Result<()> {
+    if context.json {
+        json(&summary.to_json())
+    } else {
+        result(summary.render());
+        Ok(())
+    }
+}
+
+/// Everything, in order; also what `resume` does for such a run.
+pub fn whole_job(campaign: &mut Campaign, report: Option<PathBuf>) -> Result<summary::Summary> {
+    summary::announce(campaign);
+    let chain = campaign.prove()?;
+    say(format!("  {:<9} {}", "chain", summary::chain_words(&chain)));
+    let ceilings = campaign.ceilings()?;
+    say(format!("  {:<9} {}", "machine", summary::ceiling_words(&ceilings)));
+    let ladder = campaign.ladder()?;
+    let kernel = campaign.kernel_to_tune(&ladder)?;
+    let (winner, full) = search_and_verify(campaign, &kernel)?;
+    say(format!("  {:<9} {} passes on every workload", "gate", winner.label()));
+    let comparison = campaign.compare_winner(&winner)?;
+    let report = super::report::write(campaign, report)?;
+    summary::Summary::of(campaign, &winner, &full, Some(comparison), ceilings, Some(report))
+}
+
+/// Seeds, tunes, re-measures and verifies; returns the winner with its full trial.
+pub fn search_and_verify(
+    campaign: &mut Campaign,
+    kernel: &warpsmith_model::lab::Kernel,
+) -> Result<(Winner, Trial)> {
+    if kernel.tunables.is_empty() {
+        let winner = campaign.winner(kernel, &Params::default());
+        let finalists = crate::campaign::Finalists { ranked: vec![winner] };
+        return campaign.verify(finalists);
+    }
+    let seeds = match campaign.settings.seed_from.clone() {
+        SeedFrom::Micro => {
+            let micro = campaign.micro(kernel)?;
+            top_k(&micro, campaign.settings.top_k as usize)
+        }
+        SeedFrom::None => Vec::new(),
+        SeedFrom::Run(source) => seeds_from(campaign, kernel, &source)?,
+    };
+    let trials = campaign.tune(kernel, seeds)?;
+    let finalists = campaign.finalists(kernel, &trials)?;
+    campaign.verify(finalists)
+}
+
+/// Returns the parameters of the best microbenchmarks, the best first.
+pub fn top_k(trials: &[Trial], k: usize) -> Vec<Params> {
+    debug_assert!(trials.iter().all(|trial| trial.job.fidelity == Fidelity::Micro));
+    let mut complete: Vec<&Trial> =
+        trials.iter().filter(|trial| score(trial).time_s().is_some()).collect();
+    complete.sort_by(|a, b| score(a).cmp(&score(b)));
+    complete.iter().take(k).map(|trial| trial.job.candidate.params.clone()).collect()
+}

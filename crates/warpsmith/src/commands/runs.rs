@@ -1,0 +1,65 @@
+//! `warpsmith runs`: what the evidence holds.
+
+use anyhow::Result;
+use clap::Args;
+use warpsmith_evidence::{RunSummary, Store};
+
+use super::Context;
+use crate::date;
+use crate::output::{BAD, DIM, GOOD, Table, WARN, json, paint, result};
+
+/// List the runs in the evidence, the newest last
+#[derive(Debug, Args)]
+pub struct RunsArgs {
+    /// Only runs of this lab
+    #[arg(long, value_name = "NAME")]
+    lab: Option<String>,
+}
+
+pub fn run(context: &Context, arguments: RunsArgs) -> Result<()> {
+    let store = Store::open_read_only(&context.project.database())?;
+    let mut runs = store.runs()?;
+    runs.retain(|run| arguments.lab.as_ref().is_none_or(|lab| run.record.lab.name == *lab));
+    if context.json {
+        let rows: Vec<serde_json::Value> = runs
+            .iter()
+            .map(|run| {
+                serde_json::json!({
+                    "run": run.record.id, "lab": run.record.lab.name, "goal": goal(run),
+                    "started_unix_s": run.record.started_unix_s, "status": run.record.status,
+                    "trials": run.trials, "passed": run.passed, "adopted": run.adopted,
+                })
+            })
+            .collect();
+        return json(&serde_json::json!({ "runs": rows }));
+    }
+    if runs.is_empty() {
+        result("there are no runs yet; start with `warpsmith run labs/attention`");
+        return Ok(());
+    }
+    let mut table = Table::new(&["run", "lab", "goal", "started (UTC)", "trials", "status"], &[4]);
+    for run in &runs {
+        let status = run.record.status.name();
+        let style = match status {
+            "finished" => GOOD,
+            "failed" => BAD,
+            "interrupted" => WARN,
+            _ => DIM,
+        };
+        table.row(vec![
+            run.record.id.to_string(),
+            run.record.lab.name.clone(),
+            goal(run).to_string(),
+            date::readable(run.record.started_unix_s),
+            run.trials.to_string(),
+            paint(style, status),
+        ]);
+    }
+    result(table.render());
+    Ok(())
+}
+
+/// The command that started a run.
+fn goal(run: &RunSummary) -> &str {
+    run.record.settings.get("goal").and_then(|goal| goal.as_str()).unwrap_or("")
+}

@@ -1,0 +1,153 @@
+//! `warpsmith show`: one run or one trial.
+
+use anyhow::Result;
+use clap::Args;
+use warpsmith_evidence::{Store, StoreError, TrialSummary};
+use warpsmith_model::stats::{geomean, median_interval};
+use warpsmith_model::{Fidelity, RunRecord, Trial, Verdict, units};
+
+use super::{Context, summary};
+use crate::date;
+use crate::output::{BAD, BOLD, DIM, GOOD, Table, json, paint, result};
+
+/// Show a run or a trial
+#[derive(Debug, Args)]
+pub struct ShowArgs {
+    /// Run or trial, by name or unique beginning; `latest` is the newest run
+    #[arg(default_value = "latest")]
+    what: String,
+    /// Trials of a run to list at each fidelity
+    #[arg(long, default_value_t = 10, value_name = "N")]
+    top: usize,
+    /// Print the source of a trial's candidate
+    #[arg(long)]
+    source: bool,
+}
+
+pub fn run(context: &Context, arguments: ShowArgs) -> Result<()> {
+    let store = Store::open_read_only(&context.project.database())?;
+    match store.run(&arguments.what) {
+        Ok(record) => show_run(context, &store, &record, arguments.top),
+        Err(unknown_run @ StoreError::UnknownRun { .. }) => match store.trial(&arguments.what) {
+            Ok(trial) => show_trial(context, &store, &trial, arguments.source),
+            // Most things that people ask for are runs; its message has suggestions.
+            Err(StoreError::UnknownTrial { .. }) => Err(unknown_run.into()),
+            Err(other) => Err(other.into()),
+        },
+        Err(other) => Err(other.into()),
+    }
+}
+
+fn show_run(context: &Context, store: &Store, record: &RunRecord, top: usize) -> Result<()> {
+    let summaries = store.summaries(&record.id)?;
+    if context.json {
+        let trials: Vec<serde_json::Value> = summaries
+            .iter()
+            .map(|trial| {
+                serde_json::json!({
+                    "trial": trial.id, "kernel": trial.kernel, "params": trial.params,
+                    "fidelity": trial.fidelity, "verdict": trial.verdict,
+                    "message": trial.message, "adopted": trial.adopted,
+                    "same_binary_as": trial.same_binary_as, "score_s": score_s(trial),
+                })
+            })
+            .collect();
+        return json(&serde_json::json!({
+            "run": record, "trials": trials, "comparisons": store.comparisons(&record.id)?,
+        }));
+    }
+    result(format!(
+        "{} {}  {}  {}  {} trials",
+        paint(BOLD, "run"),
+        record.id,
+        date::readable(record.started_unix_s),
+        record.status.name(),
+        summaries.len()
+    ));
+    for fidelity in [Fidelity::Full, Fidelity::Rank, Fidelity::Micro] {
+        let mut trials: Vec<&TrialSummary> =
+            summaries.iter().filter(|trial| trial.fidelity == fidelity).collect();
+        if trials.is_empty() {
+            continue;
+        }
+        trials.sort_by(|a, b| sort_key(a).total_cmp(&sort_key(b)));
+        result(format!("\n{} ({})", paint(BOLD, fidelity.name()), trials.len()));
+        let mut table = Table::new(&["trial", "time", "verdict", "kernel", "parameters"], &[1]);
+        for trial in trials.iter().take(top) {
+            let style = if trial.verdict == Verdict::Passed { GOOD } else { BAD };
+            let verdict = if trial.is_abandoned() { "abandoned" } else { trial.verdict.name() };
+            table.row(vec![
+                trial.id.short(),
+                score_s(trial).map_or_else(|| paint(DIM, "-"), units::time),
+                paint(style, verdict),
+                trial.kernel.clone(),
+                trial.params.to_string(),
+            ]);
+        }
+        result(table.render());
+    }
+    for comparison in store.comparisons(&record.id)? {
+        result(format!("\n{}", summary::comparison_table(&comparison)));
+    }
+    Ok(())
+}
+
+/// The geometric mean of the medians, for trials that were timed on everything that was asked.
+fn score_s(trial: &TrialSummary) -> Option<f64> {
+    if trial.is_abandoned() {
+        return None;
+    }
+    let medians: Vec<f64> = trial.times.iter().map(|time| time.median_s.mid).collect();
+    geomean(&medians)
+}
+
+fn sort_key(trial: &TrialSummary) -> f64 {
+    score_s(trial).unwrap_or(f64::INFINITY)
+}
+
+fn show_trial(context: &Context, store: &Store, trial: &Trial, source: bool) -> Result<()> {
+    if context.json {
+        return json(trial);
+    }
+    let candidate = &trial.job.candidate;
+    result(format!("{} {}", paint(BOLD, "trial"), trial.id));
+    result(format!("  kernel     {} ({})", candidate.kernel, candidate.params));
+    result(format!("  fidelity   {}, seed {}", trial.job.fidelity.name(), trial.job.seed));
+    result(format!("  outcome    {}", trial.outcome.describe()));
+    if let Some(twin) = trial.same_binary_as {
+        result(format!("  same binary as trial {}", twin.short()));
+    }
+    for build in &trial.builds {
+        result(format!("  build      {} ({})", build.command.join(" "), build.binary.short()));
+        let log = store.blob(&build.log)?;
+        if !log.trim().is_empty() {
+            result(log.trim_end());
+        }
+    }
+    let mut table = Table::new(
+        &["workload", "median", "95 % interval", "samples", "batch", "error", "stopped"],
+        &[1, 2, 3, 4, 5],
+    );
+    for measurement in trial.outcome.measurements() {
+        let Some(interval) = median_interval(&measurement.samples_s) else { continue };
+        table.row(vec![
+            measurement.workload.clone(),
+            units::time(interval.mid),
+            format!("{} .. {}", units::time(interval.low), units::time(interval.high)),
+            measurement.samples_s.len().to_string(),
+            measurement.batch.to_string(),
+            format!("{:.1} eps", measurement.error.element_eps),
+            format!("{:?}", measurement.stop).to_lowercase(),
+        ]);
+    }
+    if !trial.outcome.measurements().is_empty() {
+        result(table.render());
+    }
+    for note in &trial.notes {
+        result(format!("  note       {note}"));
+    }
+    if source {
+        result(store.blob(&candidate.source)?);
+    }
+    Ok(())
+}

@@ -1,0 +1,268 @@
+//! The short answer: who won, by how much, how close to the machine's limits.
+
+use std::path::PathBuf;
+
+use anyhow::{Context as _, Result};
+use serde_json::{Value as Json, json};
+use warpsmith_evidence::derive::{Standing, standings};
+use warpsmith_model::stats::{self, Comparison, Interval, median};
+use warpsmith_model::{
+    Ceilings, ChainRecord, ComparisonRecord, LabRecord, Trial, roofline, units,
+};
+
+use crate::campaign::{Campaign, Winner, missing_words};
+use crate::output::{BAD, BOLD, DIM, GOOD, Table, WARN, paint, say};
+
+/// What a campaign found.
+#[derive(Debug)]
+pub struct Summary {
+    run: String,
+    lab: LabRecord,
+    winner: Winner,
+    full: Trial,
+    comparison: Option<ComparisonRecord>,
+    ceilings: Ceilings,
+    report: Option<PathBuf>,
+}
+
+impl Summary {
+    /// Gathers it.
+    pub fn of(
+        campaign: &Campaign,
+        winner: &Winner,
+        full: &Trial,
+        comparison: Option<ComparisonRecord>,
+        ceilings: Ceilings,
+        report: Option<PathBuf>,
+    ) -> Result<Self> {
+        Ok(Self {
+            run: campaign.run.to_string(),
+            lab: LabRecord::of(&campaign.loaded.lab)
+                .context("the lab's formulas cannot be evaluated")?,
+            winner: winner.clone(),
+            full: full.clone(),
+            comparison,
+            ceilings,
+            report,
+        })
+    }
+
+    /// Renders for people.
+    pub fn render(&self) -> String {
+        let mut lines = vec![
+            String::new(),
+            format!("{} {}", paint(BOLD, "winner"), self.winner.kernel.name),
+            format!("  {}", self.winner.params),
+            String::new(),
+            self.workload_table(),
+        ];
+        if let Some(comparison) = &self.comparison {
+            lines.push(String::new());
+            lines.push(comparison_table(comparison));
+            for missing in &comparison.missing {
+                lines.push(format!("  {}", paint(WARN, missing_words(missing))));
+            }
+            for note in &comparison.notes {
+                lines.push(format!("  {}", paint(DIM, note)));
+            }
+        }
+        lines.push(String::new());
+        if let Some(report) = &self.report {
+            lines.push(format!("{} {}", paint(BOLD, "report"), report.display()));
+        }
+        lines.push(format!(
+            "{} {}   (warpsmith show {}, warpsmith export {} --format csv)",
+            paint(BOLD, "run"),
+            self.run,
+            self.run,
+            self.run
+        ));
+        lines.join("\n")
+    }
+
+    /// Renders for programs.
+    pub fn to_json(&self) -> Json {
+        let workloads: Vec<Json> = self
+            .rows()
+            .iter()
+            .map(|row| {
+                json!({
+                    "workload": row.workload, "time_s": row.time_s,
+                    "flops_per_s": row.flops_per_s, "share_of_peak": row.share,
+                    "share_of_roofline": row.share_of_roofline,
+                })
+            })
+            .collect();
+        json!({
+            "run": self.run,
+            "lab": self.lab.name,
+            "winner": {
+                "kernel": self.winner.kernel.name,
+                "params": self.winner.params,
+                "candidate": self.full.job.candidate.id,
+                "trial": self.full.id,
+            },
+            "workloads": workloads,
+            "speedups": self.comparison.as_ref().map(speedups_json),
+            "missing_baselines": self.comparison.as_ref().map(|c| &c.missing),
+            "ceilings": self.ceilings,
+            "report": self.report,
+        })
+    }
+
+    fn workload_table(&self) -> String {
+        let mut table =
+            Table::new(&["workload", "time", "rate", "of peak", "of roofline"], &[1, 2, 3, 4]);
+        for row in self.rows() {
+            table.row(vec![
+                row.workload,
+                units::time(row.time_s),
+                units::flops(row.flops_per_s),
+                format!("{:.1} %", 100.0 * row.share),
+                format!("{:.1} %", 100.0 * row.share_of_roofline),
+            ]);
+        }
+        table.render()
+    }
+
+    fn rows(&self) -> Vec<Row> {
+        let measurements = self.full.outcome.measurements();
+        measurements
+            .iter()
+            .filter_map(|measurement| {
+                let workload = self.lab.workload(&measurement.workload)?;
+                let time_s = median(&measurement.samples_s)?;
+                let work =
+                    roofline::WorkSize { flops: workload.flops, bytes: workload.bytes };
+                let dtype = self.lab.dtype;
+                Some(Row {
+                    workload: workload.name.clone(),
+                    time_s,
+                    flops_per_s: workload.flops / time_s,
+                    share: roofline::share_of_peak(&self.ceilings, work, dtype, time_s),
+                    share_of_roofline: roofline::roofline_s(&self.ceilings, work, dtype) / time_s,
+                })
+            })
+            .collect()
+    }
+}
+
+struct Row {
+    workload: String,
+    time_s: f64,
+    flops_per_s: f64,
+    share: f64,
+    share_of_roofline: f64,
+}
+
+/// Renders the speed-up of the first contender over each other one, by workload and overall.
+pub fn comparison_table(record: &ComparisonRecord) -> String {
+    let standings = standings(record, 0);
+    let Some((first, others)) = standings.split_first() else { return String::new() };
+    let mut headings = vec!["workload".to_string()];
+    headings.extend(others.iter().map(|other| format!("vs {}", other.label)));
+    let columns: Vec<usize> = (1..headings.len()).collect();
+    let names: Vec<&str> = headings.iter().map(String::as_str).collect();
+    let mut table = Table::new(&names, &columns);
+    for (idx, rounds) in record.workloads.iter().enumerate() {
+        let mut cells = vec![rounds.workload.clone()];
+        for other in others {
+            let speedup = other.workloads[idx].speedup;
+            cells.push(speedup.map_or_else(|| paint(DIM, "not served"), speedup_cell));
+        }
+        table.row(cells);
+    }
+    let mut overall = vec![paint(BOLD, "geometric mean")];
+    for other in others {
+        overall.push(other.speedup.map_or_else(|| paint(DIM, "-"), speedup_cell));
+    }
+    table.row(overall);
+    format!(
+        "  speed-up of {}, with 95 % intervals from interleaved rounds\n{}",
+        first.label,
+        table.render()
+    )
+}
+
+fn speedup_cell(speedup: Interval) -> String {
+    let (style, word) = match stats::judge(speedup) {
+        Comparison::Faster => (GOOD, "faster"),
+        Comparison::Slower => (BAD, "slower"),
+        Comparison::Tie => (DIM, "tie"),
+        Comparison::Unclear => (WARN, "unclear"),
+    };
+    format!(
+        "{} [{:.2}, {:.2}] {}",
+        paint(BOLD, format!("{:.2}x", speedup.mid)),
+        speedup.low,
+        speedup.high,
+        paint(style, word)
+    )
+}
+
+/// The same for programs.
+pub fn speedups_json(record: &ComparisonRecord) -> Json {
+    let standings = standings(record, 0);
+    let Some((first, others)) = standings.split_first() else { return json!([]) };
+    let side = |other: &Standing| {
+        let by_workload: Vec<Json> = other
+            .workloads
+            .iter()
+            .map(|on| {
+                json!({
+                    "workload": on.workload, "speedup": on.speedup, "verdict": on.verdict,
+                    "absent": on.absent,
+                })
+            })
+            .collect();
+        json!({
+            "of": first.label, "over": other.label, "overall": other.speedup,
+            "verdict": other.verdict, "workloads": by_workload,
+        })
+    };
+    others.iter().map(side).collect()
+}
+
+/// Says what is about to happen.
+pub fn announce(campaign: &Campaign) {
+    let lab = &campaign.loaded.lab;
+    say(format!(
+        "{} {}: {} kernels, {} workloads, {} baselines; {} ({} threads)",
+        paint(BOLD, &lab.name),
+        lab.title,
+        lab.kernels.len(),
+        lab.workloads.len(),
+        lab.baselines.len(),
+        campaign.environment.device.name,
+        campaign.environment.device.threads,
+    ));
+    for warning in super::doctor::isolation_warnings(&campaign.environment.isolation) {
+        say(format!("  {}", paint(WARN, warning)));
+    }
+}
+
+/// Says in one line what the chain of trust rests on.
+pub fn chain_words(chain: &ChainRecord) -> String {
+    let by_reference = chain.authorities.iter().filter(|a| a.by_reference).count();
+    let sampled: u64 = chain.authorities.iter().map(|a| a.sampled_blocks).sum();
+    let worst =
+        chain.proofs.iter().map(|p| p.error.element_eps / p.allowed.element_eps).fold(0.0, f64::max);
+    format!(
+        "the reference proves the oracle on {} inputs (worst error {:.0} % of its budget); it \
+         computes {by_reference} of {} workloads itself and samples {sampled} blocks of the rest",
+        chain.proofs.len(),
+        100.0 * worst,
+        chain.authorities.len(),
+    )
+}
+
+/// Says in one line what the machine can do.
+pub fn ceiling_words(ceilings: &Ceilings) -> String {
+    format!(
+        "peak {} (f32), memory {}, caches {}, launch {}",
+        units::flops(ceilings.f32_flops_per_s),
+        units::bandwidth(ceilings.memory_bytes_per_s),
+        units::bandwidth(ceilings.cache_bytes_per_s),
+        units::time(ceilings.launch_floor_s),
+    )
+}

@@ -1,0 +1,168 @@
+//! Talking to people: styles, aligned tables, progress.
+//!
+//! Standard output is the result, standard error the conversation. Colours follow the terminal and
+//! `NO_COLOR`; everything is legible without them.
+
+use std::io::{IsTerminal, Write};
+use std::time::{Duration, Instant};
+
+use anstyle::{AnsiColor, Style};
+use indicatif::{ProgressBar, ProgressStyle};
+
+/// Headings and names that matter.
+pub const BOLD: Style = Style::new().bold();
+/// Things that went well.
+pub const GOOD: Style = AnsiColor::Green.on_default();
+/// Things that went wrong.
+pub const BAD: Style = AnsiColor::Red.on_default();
+/// Things to look at.
+pub const WARN: Style = AnsiColor::Yellow.on_default();
+/// Things that may be overlooked.
+pub const DIM: Style = Style::new().dimmed();
+
+/// Wraps a text in a style.
+pub fn paint(style: Style, text: impl std::fmt::Display) -> String {
+    format!("{style}{text}{style:#}")
+}
+
+/// Writes a line of the result to standard output. A closed pipe (`| head`) ends the program
+/// quietly, as it does for other tools.
+pub fn result(text: impl std::fmt::Display) {
+    if writeln!(anstream::stdout(), "{text}").is_err() {
+        std::process::exit(0);
+    }
+}
+
+/// Writes a line of the conversation to standard error. There is nobody to tell when it is closed.
+pub fn say(text: impl std::fmt::Display) {
+    let _closed = writeln!(anstream::stderr(), "{text}");
+}
+
+/// Writes a document to standard output as JSON.
+pub fn json(document: &impl serde::Serialize) -> anyhow::Result<()> {
+    result(serde_json::to_string_pretty(document)?);
+    Ok(())
+}
+
+/// A table with aligned columns. Cells may be painted; their width is counted without the paint.
+#[derive(Debug, Default)]
+pub struct Table {
+    rows: Vec<Vec<String>>,
+    right: Vec<usize>,
+}
+
+impl Table {
+    /// Starts a table with these headings; the columns in `right` are aligned to the right.
+    pub fn new(headings: &[&str], right: &[usize]) -> Self {
+        let headings = headings.iter().map(|heading| paint(DIM, heading)).collect();
+        Self { rows: vec![headings], right: right.to_vec() }
+    }
+
+    /// Adds a row.
+    pub fn row(&mut self, cells: Vec<String>) {
+        self.rows.push(cells);
+    }
+
+    /// Renders with two spaces between columns.
+    pub fn render(&self) -> String {
+        let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);
+        let widths: Vec<usize> = (0..columns)
+            .map(|column| {
+                self.rows.iter().filter_map(|row| row.get(column)).map(|cell| width(cell)).max()
+            })
+            .map(|widest| widest.unwrap_or(0))
+            .collect();
+        let mut lines = Vec::new();
+        for row in &self.rows {
+            let mut line = String::from("  ");
+            for (column, cell) in row.iter().enumerate() {
+                let padding = " ".repeat(widths[column] - width(cell));
+                if self.right.contains(&column) {
+                    line += &format!("{padding}{cell}  ");
+                } else {
+                    line += &format!("{cell}{padding}  ");
+                }
+            }
+            lines.push(line.trim_end().to_string());
+        }
+        lines.join("\n")
+    }
+}
+
+/// Counts characters, leaving out escape sequences.
+fn width(cell: &str) -> usize {
+    anstream::adapter::strip_str(cell).map(|part| part.chars().count()).sum()
+}
+
+/// Progress with a count, the best so far and the time left; a bar on a terminal, plain lines
+/// elsewhere, at most one every few seconds.
+#[derive(Debug)]
+pub struct Progress {
+    bar: Option<ProgressBar>,
+    name: String,
+    total: u64,
+    done: u64,
+    last_line: Instant,
+}
+
+const PLAIN_LINE_EVERY: Duration = Duration::from_secs(5);
+
+impl Progress {
+    /// Starts a count to `total`.
+    pub fn new(name: &str, total: u64) -> Self {
+        let bar = std::io::stderr().is_terminal().then(|| {
+            let style = ProgressStyle::with_template(
+                "  {prefix:<8} {bar:28.cyan/dim} {pos:>4}/{len}  {elapsed} (left {eta})  {wide_msg}",
+            )
+            .expect("the template is a constant");
+            let bar = ProgressBar::new(total).with_style(style).with_prefix(name.to_string());
+            bar.enable_steady_tick(Duration::from_millis(200));
+            bar
+        });
+        if bar.is_none() {
+            say(format!("  {name}: {total} to do"));
+        }
+        Self { bar, name: name.to_string(), total, done: 0, last_line: Instant::now() }
+    }
+
+    /// Counts one more, with the best so far in words.
+    pub fn step(&mut self, best: &str) {
+        self.done += 1;
+        if let Some(bar) = &self.bar {
+            bar.set_message(best.to_string());
+            bar.inc(1);
+        } else if self.last_line.elapsed() >= PLAIN_LINE_EVERY {
+            self.last_line = Instant::now();
+            say(format!("  {}: {}/{}  {best}", self.name, self.done, self.total));
+        }
+    }
+
+    /// Says what is being done now.
+    pub fn note(&self, text: &str) {
+        if let Some(bar) = &self.bar {
+            bar.set_message(text.to_string());
+        }
+    }
+
+    /// Ends, leaving one line.
+    pub fn finish(self, text: &str) {
+        if let Some(bar) = self.bar {
+            bar.finish_and_clear();
+        }
+        say(format!("  {:<9} {text}", self.name));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_align_whatever_their_paint() {
+        let mut table = Table::new(&["kernel", "time"], &[1]);
+        table.row(vec![paint(GOOD, "a"), "1.00 ms".into()]);
+        table.row(vec!["longer".into(), "12.0 ms".into()]);
+        let plain = anstream::adapter::strip_str(&table.render()).to_string();
+        assert_eq!(plain, "  kernel     time\n  a       1.00 ms\n  longer  12.0 ms");
+    }
+}

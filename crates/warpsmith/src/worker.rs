@@ -1,0 +1,176 @@
+//! The worker: answers a campaign's questions, one JSON line each.
+//!
+//! It owns what no candidate may touch: the clock, the inputs, the expected outputs. It lives as
+//! long as its campaign, so that these are made once.
+
+use std::io::{BufRead, Write};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use warpsmith_device::corpus::{Corpus, CorpusOptions};
+use warpsmith_device::cpu::{Cpu, CpuConfig, Quiet};
+use warpsmith_device::error::DeviceError;
+use warpsmith_device::compare::{CompareOptions, Entrant, EntrantKind};
+use warpsmith_device::{ceilings, compare, evaluate};
+use warpsmith_model::lab::{Kernel, parse_kernel};
+use warpsmith_model::{
+    Answer, Ask, Ceilings, CompareRequest, ContenderRequest, Environment, KernelText, Lab, LabId,
+    LabRef, Request,
+};
+
+use crate::labdir;
+use crate::project::Project;
+
+/// Serves until the campaign hangs up.
+pub fn serve(project: &Project) -> Result<()> {
+    warpsmith_device::die_with_parent().context("cannot tie my life to the campaign's")?;
+    let mut worker = Worker::new(project)?;
+    let mut stdout = std::io::stdout().lock();
+    for line in std::io::stdin().lock().lines() {
+        let line = line.context("the campaign cannot be heard")?;
+        let answer = match serde_json::from_str::<Ask>(&line) {
+            Ok(ask) => worker.answer(&ask).unwrap_or_else(|error| failed(&error)),
+            Err(error) => Answer::Failed {
+                message: format!("the question is not understood: {error}"),
+                lab_refused: false,
+            },
+        };
+        serde_json::to_writer(&mut stdout, &answer).context("the campaign does not listen")?;
+        stdout.write_all(b"\n").and_then(|()| stdout.flush()).context("the campaign is gone")?;
+    }
+    Ok(())
+}
+
+fn parse(lab: &Lab, text: &KernelText) -> Result<Kernel> {
+    parse_kernel(lab, &text.name, &text.contract, &text.source)
+        .map_err(|errors| anyhow::anyhow!("{errors}"))
+}
+
+fn failed(error: &anyhow::Error) -> Answer {
+    let refused = matches!(error.downcast_ref(), Some(DeviceError::LabRefused { .. }));
+    Answer::Failed { message: format!("{error:#}"), lab_refused: refused }
+}
+
+struct Worker {
+    target: Cpu,
+    corpus: Corpus,
+    environment: Environment,
+    ceilings: Option<Ceilings>,
+    lab: Option<(PathBuf, Lab)>,
+}
+
+impl Worker {
+    fn new(project: &Project) -> Result<Self> {
+        let target = Cpu::new(CpuConfig {
+            cache_dir: project.artifacts(),
+            runner_exe: None,
+            threads: None,
+        })?;
+        let environment = target.environment();
+        let corpus = Corpus::new(CorpusOptions::new(Some(project.expected())));
+        Ok(Self { target, corpus, environment, ceilings: None, lab: None })
+    }
+
+    fn answer(&mut self, ask: &Ask) -> Result<Answer> {
+        Ok(match ask {
+            Ask::Environment => Answer::Environment(Box::new(self.environment.clone())),
+            Ask::Ceilings => Answer::Ceilings(self.ceilings()?),
+            Ask::Chain(lab) => self.chain(lab)?,
+            Ask::Evaluate(request) => self.evaluate(request)?,
+            Ask::Compare(request) => self.compare(request)?,
+        })
+    }
+
+    /// Measures what the machine can do, once.
+    fn ceilings(&mut self) -> Result<Ceilings> {
+        if let Some(ceilings) = &self.ceilings {
+            return Ok(ceilings.clone());
+        }
+        let _quiet = crate::pool::quiet(Quiet::Timing)?;
+        let measured = ceilings::measure(&mut self.target)?;
+        self.ceilings = Some(measured.clone());
+        Ok(measured)
+    }
+
+    fn chain(&mut self, lab: &LabRef) -> Result<Answer> {
+        let lab_text = self.lab(&lab.dir, &lab.id)?;
+        let record = self.corpus.check_chain(&mut self.target, &lab_text, lab.seed)?;
+        Ok(Answer::Chain(Box::new(record)))
+    }
+
+    fn evaluate(&mut self, request: &Request) -> Result<Answer> {
+        let lab = self.lab(&request.lab_dir, &request.job.lab)?;
+        let text = request.kernel.as_ref().context("the request names no kernel")?;
+        let kernel = parse(&lab, text)?;
+        let ceilings = self.ceilings()?;
+        let _quiet = crate::pool::quiet(Quiet::Timing)?;
+        let finding = evaluate::evaluate(
+            &mut self.target,
+            &mut self.corpus,
+            &lab,
+            &kernel,
+            request,
+            &self.environment,
+            Some(&ceilings),
+        )?;
+        Ok(Answer::Finding(Box::new(finding)))
+    }
+
+    fn compare(&mut self, request: &CompareRequest) -> Result<Answer> {
+        let lab = self.lab(&request.lab.dir, &request.lab.id)?;
+        let mut kernels = Vec::new();
+        for contender in &request.contenders {
+            if let ContenderRequest::Kernel { kernel: text, .. } = contender {
+                kernels.push(parse(&lab, text)?);
+            }
+        }
+        let mut parsed = kernels.iter();
+        let mut entrants = Vec::new();
+        for contender in &request.contenders {
+            entrants.push(match contender {
+                ContenderRequest::Kernel { label, params, .. } => {
+                    let kernel = parsed.next().context("every kernel was parsed above")?;
+                    let candidate = None;
+                    Entrant { label, kind: EntrantKind::Kernel { kernel, params, candidate } }
+                }
+                ContenderRequest::Baseline { name, python } => {
+                    let known = lab.baselines.iter().find(|baseline| baseline.name == *name);
+                    let baseline =
+                        known.with_context(|| format!("the lab has no baseline `{name}`"))?;
+                    Entrant { label: name, kind: EntrantKind::Baseline { baseline, python } }
+                }
+            });
+        }
+        let options = CompareOptions {
+            purpose: request.purpose,
+            workloads: request.workloads.clone(),
+            seed: request.lab.seed,
+            min_rounds: request.min_rounds as usize,
+            budget_s: request.budget_s,
+            launch_deadline: Duration::from_secs_f64(request.launch_deadline_s),
+            compile_deadline: Duration::from_secs(120),
+        };
+        let _quiet = crate::pool::quiet(Quiet::Timing)?;
+        let (target, corpus) = (&mut self.target, &mut self.corpus);
+        let record =
+            compare::compare(target, corpus, &lab, &request.lab.dir, &entrants, &options)?;
+        Ok(Answer::Compared(Box::new(record)))
+    }
+
+    /// Returns the lab, loaded once; refuses a folder that holds something else than was asked.
+    fn lab(&mut self, dir: &Path, id: &LabId) -> Result<Lab> {
+        if let Some((_, lab)) = self.lab.as_ref().filter(|(known, lab)| known == dir && lab.id == *id) {
+            return Ok(lab.clone());
+        }
+        let lab = labdir::load(dir)?.lab;
+        if lab.id != *id {
+            bail!(
+                "the lab in {} changed while it was in use\nhint: start a new run",
+                dir.display()
+            );
+        }
+        self.lab = Some((dir.to_path_buf(), lab.clone()));
+        Ok(lab)
+    }
+}

@@ -1,0 +1,133 @@
+//! The campaign's side of a worker: start it, ask it, replace it when it dies.
+
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow, bail};
+use warpsmith_model::{Answer, Ask};
+
+use crate::output::say;
+use crate::project::Project;
+
+/// A worker process; dropping it ends the process.
+#[derive(Debug)]
+pub struct Worker {
+    project: Project,
+    process: Option<Process>,
+}
+
+#[derive(Debug)]
+struct Process {
+    child: Child,
+    stdin: ChildStdin,
+    answers: Receiver<String>,
+}
+
+/// A worker has deadlines of its own for everything it runs; silence for longer than this is a
+/// defect of ours, and better an error than a campaign that hangs for ever.
+const SILENCE: Duration = Duration::from_secs(1800);
+
+/// How often the same question may cost a worker its life.
+const MAX_LOSSES: u32 = 2;
+
+/// The lab is at fault: the user must act, and no retry helps.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct LabRefused(pub String);
+
+impl Worker {
+    /// Makes a worker; its process starts with the first question.
+    pub fn new(project: &Project) -> Self {
+        Self { project: project.clone(), process: None }
+    }
+
+    /// Asks and waits. A worker that dies while answering is replaced and asked again, since the
+    /// killer may have been somebody from outside; dying twice of one question is an error.
+    pub fn ask(&mut self, ask: &Ask) -> Result<Answer> {
+        let line = serde_json::to_string(ask)?;
+        let mut losses = 0;
+        loop {
+            match self.try_ask(&line) {
+                Ok(Answer::Failed { message, lab_refused: true }) => {
+                    return Err(LabRefused(message).into());
+                }
+                Ok(Answer::Failed { message, lab_refused: false }) => bail!("{message}"),
+                Ok(answer) => return Ok(answer),
+                Err(loss) => {
+                    let how = self.bury();
+                    losses += 1;
+                    if losses >= MAX_LOSSES {
+                        return Err(loss.context(format!(
+                            "the worker died {losses} times of the same question ({how}); this is \
+                             a defect of the harness, not of the candidate"
+                        )));
+                    }
+                    say(format!("  the worker was lost ({how}); starting another"));
+                }
+            }
+        }
+    }
+
+    fn try_ask(&mut self, line: &str) -> Result<Answer> {
+        if self.process.is_none() {
+            self.process = Some(start(&self.project)?);
+        }
+        let process = self.process.as_mut().expect("it was started above");
+        writeln!(process.stdin, "{line}").context("the worker does not listen")?;
+        process.stdin.flush().context("the worker does not listen")?;
+        let text = match process.answers.recv_timeout(SILENCE) {
+            Ok(text) => text,
+            Err(RecvTimeoutError::Disconnected) => bail!("the worker ended without an answer"),
+            Err(RecvTimeoutError::Timeout) => bail!("the worker is silent for {SILENCE:?}"),
+        };
+        serde_json::from_str(&text).map_err(|error| {
+            let start: String = text.chars().take(200).collect();
+            anyhow!("the worker's answer is not understood ({error}): {start}")
+        })
+    }
+
+    fn bury(&mut self) -> String {
+        let Some(mut process) = self.process.take() else { return "not running".to_string() };
+        // It may be dead already; then there is nothing to kill, and the status says how it died.
+        let _may_be_dead = process.child.kill();
+        process.child.wait().map_or_else(|error| error.to_string(), |status| status.to_string())
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        self.bury();
+    }
+}
+
+fn start(project: &Project) -> Result<Process> {
+    let program: PathBuf = std::env::current_exe().context("cannot find my own program")?;
+    let mut child = Command::new(&program)
+        .arg("__worker")
+        .arg("--evidence")
+        .arg(&project.evidence_dir)
+        .arg("--work-dir")
+        .arg(&project.work_dir)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        // Ctrl-C goes to the whole foreground group; the campaign decides when the worker ends.
+        .process_group(0)
+        .spawn()
+        .with_context(|| format!("cannot start a worker ({})", program.display()))?;
+    let stdin = child.stdin.take().expect("stdin is piped");
+    let stdout = child.stdout.take().expect("stdout is piped");
+    let (sender, answers) = channel();
+    std::thread::spawn(move || {
+        for line in BufReader::new(stdout).lines() {
+            let Ok(line) = line else { break };
+            if sender.send(line).is_err() {
+                break;
+            }
+        }
+    });
+    Ok(Process { child, stdin, answers })
+}

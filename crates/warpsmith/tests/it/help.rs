@@ -1,0 +1,69 @@
+//! What a newcomer sees.
+
+use crate::support::{Project, text};
+
+#[test]
+fn help_lists_every_command_with_one_line() {
+    let help = Project::new().ok(&["--help"]);
+    for command in [
+        "run", "check", "micro", "tune", "compare", "report", "export", "runs", "show", "resume",
+        "new", "doctor", "schema", "setup",
+    ] {
+        assert!(help.contains(&format!("  {command} ")), "`{command}` is not in\n{help}");
+    }
+    assert!(!help.contains("__worker"), "inner commands stay hidden");
+}
+
+#[test]
+fn usage_errors_exit_with_2_and_say_what_to_do() {
+    let project = Project::new();
+    let check = |arguments: &[&str], words: &[&str]| {
+        let said = project.fails(2, arguments);
+        for word in words {
+            assert!(said.contains(word), "`{word}` is not in what {arguments:?} said:\n{said}");
+        }
+    };
+    check(&["run", "nowhere"], &["nowhere", "no such folder", "warpsmith new"]);
+    check(&["run", "labs"], &["no lab.toml"]);
+    check(&["check", "labs/probe", "--kernel", "99_none"], &["99_none", "hint"]);
+    check(&["check", "labs/probe", "--set", "NO=1"], &["NO"]);
+    check(&["tune", "labs/probe", "--strategy", "luck"], &["luck"]);
+    check(&["tune", "labs/probe", "--time", "-1"], &["--time"]);
+    check(&["tune", "labs/probe", "--budget", "0"], &["--budget"]);
+    check(&["runs"], &["evidence"]);
+    check(&["show", "latest"], &["evidence"]);
+    check(&["frobnicate"], &["frobnicate"]);
+}
+
+#[test]
+fn new_refuses_to_overwrite_and_refuses_bad_names() {
+    let project = Project::new();
+    assert!(project.fails(2, &["new", "probe"]).contains("exists already"));
+    assert!(project.fails(2, &["new", "../escape"]).contains("escape"));
+}
+
+#[test]
+fn schemas_are_json_for_each_file() {
+    let project = Project::new();
+    for file in ["lab", "contract", "baseline"] {
+        let schema = project.json(&["schema", file]);
+        assert!(schema["properties"].is_object(), "{schema}");
+    }
+}
+
+#[test]
+fn doctor_names_the_machine_and_its_protections() {
+    let project = Project::new();
+    let report = project.ok(&["doctor"]);
+    for word in ["cpu:", "compiler", "seccomp", "Landlock", "evidence"] {
+        assert!(report.contains(word), "`{word}` is not in\n{report}");
+    }
+    assert!(project.json(&["doctor"])["environment"]["device"]["threads"].as_u64() >= Some(1));
+}
+
+#[test]
+fn output_has_no_colours_in_a_pipe() {
+    let project = Project::new();
+    let output = project.run(&["doctor"]);
+    assert!(!text(&output.stdout).contains('\u{1b}'));
+}

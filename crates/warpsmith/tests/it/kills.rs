@@ -1,0 +1,83 @@
+//! kill -9 at any moment: nothing recorded is lost, nothing is done twice.
+
+use std::collections::BTreeSet;
+use std::process::Stdio;
+use std::time::Duration;
+
+use warpsmith_model::rng::Rng;
+
+use crate::support::{Project, kill, processes_with, wait_for};
+
+const KILLS: usize = 50;
+
+#[test]
+fn fifty_kills_lose_no_trial_and_repeat_none() {
+    let project = Project::new();
+    let mut rng = Rng::new(20);
+    let mut known: BTreeSet<(String, String)> = BTreeSet::new();
+    let begin = ["tune", "labs/probe", "--budget", "400", "--time", "600", "--seed", "5"];
+    let mut started = false;
+    for round in 0..KILLS {
+        let arguments: &[&str] = if started { &["resume", "latest"] } else { &begin };
+        let mut campaign = project
+            .command(arguments)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("the program starts");
+        std::thread::sleep(Duration::from_millis(20 + (rng.unit() * 700.0) as u64));
+        let ended = campaign.try_wait().expect("its status");
+        campaign.kill().expect("it can be killed");
+        campaign.wait().expect("it is gone");
+        if let Some(status) = ended {
+            assert!(status.success(), "round {round}: {status}");
+            // The whole space was searched; begin again, so that every round kills something.
+            started = false;
+            known.clear();
+            continue;
+        }
+        started = project.database().exists()
+            && project.store().runs().expect("the store opens").iter().any(|_| true);
+        if !started {
+            continue;
+        }
+        let evaluations = project.evaluations();
+        let distinct: BTreeSet<_> = evaluations.iter().cloned().collect();
+        assert_eq!(distinct.len(), evaluations.len(), "round {round}: something was done twice");
+        assert!(distinct.is_superset(&known), "round {round}: a trial was lost");
+        known = distinct;
+    }
+    if started {
+        project.ok(&["resume", "latest"]);
+    }
+    let evaluations = project.evaluations();
+    let distinct: BTreeSet<_> = evaluations.iter().cloned().collect();
+    assert_eq!(distinct.len(), evaluations.len());
+    assert!(distinct.is_superset(&known), "a trial was lost by the last resume");
+}
+
+#[test]
+fn a_killed_worker_is_replaced_and_the_campaign_goes_on() {
+    let project = Project::new();
+    let evidence = project.path().join("evidence").display().to_string();
+    let campaign = project
+        .command(&["tune", "labs/probe", "--budget", "12", "--time", "60", "--evidence", &evidence])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program starts");
+    wait_for("a stored trial", || project.database().exists() && stored(&project) >= 2);
+    for pid in processes_with(&["__worker", &evidence]) {
+        kill(pid);
+    }
+    let output = campaign.wait_with_output().expect("it ends");
+    let said = crate::support::text(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    assert!(said.contains("the worker was lost"), "{said}");
+    assert!(stored(&project) >= 12);
+}
+
+fn stored(project: &Project) -> usize {
+    let store = project.store();
+    store.run("latest").ok().and_then(|run| store.trials(&run.id).ok()).map_or(0, |all| all.len())
+}

@@ -1,0 +1,8 @@
+//! End-to-end tests: the real binary, a real compiler, a real database file.
+
+mod campaigns;
+mod faults;
+mod help;
+mod kills;
+mod labs;
+mod support;

@@ -1,0 +1,128 @@
+//! A project in a temporary folder, and the program to run in it.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use tempfile::TempDir;
+use warpsmith_evidence::Store;
+
+/// A project with a small lab of its own.
+pub struct Project {
+    dir: TempDir,
+}
+
+impl Project {
+    /// Makes a project around the lab that `warpsmith new` writes.
+    pub fn new() -> Self {
+        let project = Self { dir: TempDir::new().expect("a temporary folder") };
+        let made = project.run(&["new", "probe"]);
+        assert!(made.status.success(), "{}", text(&made.stderr));
+        project
+    }
+
+    pub fn path(&self) -> &Path {
+        self.dir.path()
+    }
+
+    pub fn lab(&self) -> PathBuf {
+        self.path().join("labs/probe")
+    }
+
+    /// The program, to be run in the project's folder.
+    pub fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_warpsmith"));
+        command.args(arguments).current_dir(self.path()).stdin(Stdio::null());
+        command
+    }
+
+    pub fn run(&self, arguments: &[&str]) -> Output {
+        self.command(arguments).output().expect("the program starts")
+    }
+
+    /// Runs, expects success, and returns what it printed.
+    pub fn ok(&self, arguments: &[&str]) -> String {
+        let output = self.run(arguments);
+        assert!(
+            output.status.success(),
+            "warpsmith {arguments:?} exited with {}\n{}",
+            output.status,
+            text(&output.stderr)
+        );
+        text(&output.stdout)
+    }
+
+    /// Runs with `--json`, expects success, and returns the document.
+    pub fn json(&self, arguments: &[&str]) -> Value {
+        let mut all = arguments.to_vec();
+        all.push("--json");
+        let printed = self.ok(&all);
+        serde_json::from_str(&printed).unwrap_or_else(|error| panic!("{error}: {printed}"))
+    }
+
+    /// Runs, expects this exit status, and returns what it said.
+    pub fn fails(&self, status: i32, arguments: &[&str]) -> String {
+        let output = self.run(arguments);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(status), "warpsmith {arguments:?} said\n{said}");
+        said
+    }
+
+    pub fn database(&self) -> PathBuf {
+        self.path().join("evidence/evidence.db")
+    }
+
+    pub fn store(&self) -> Store {
+        Store::open_read_only(&self.database()).expect("the store opens")
+    }
+
+    /// The evaluations of the newest run, as (candidate, fidelity) in order.
+    pub fn evaluations(&self) -> Vec<(String, String)> {
+        let store = self.store();
+        let run = store.run("latest").expect("a run");
+        store
+            .trials(&run.id)
+            .expect("its trials")
+            .into_iter()
+            .map(|stored| {
+                let job = stored.trial.job;
+                (job.candidate.id.to_string(), job.fidelity.name().to_string())
+            })
+            .collect()
+    }
+}
+
+pub fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Waits until a condition holds.
+pub fn wait_for(what: &str, mut condition: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !condition() {
+        assert!(start.elapsed() < Duration::from_secs(60), "waited a minute for {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// The processes whose command line holds both words, by the /proc file system.
+pub fn processes_with(words: &[&str]) -> Vec<u32> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir("/proc").expect("/proc").flatten() {
+        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else {
+            continue;
+        };
+        let Ok(line) = std::fs::read(entry.path().join("cmdline")) else { continue };
+        let line = text(&line);
+        if words.iter().all(|word| line.contains(word)) {
+            found.push(pid);
+        }
+    }
+    found
+}
+
+pub fn kill(pid: u32) {
+    // The process may have ended by itself in the meantime.
+    let _gone = Command::new("kill").args(["-9", &pid.to_string()]).output();
+}

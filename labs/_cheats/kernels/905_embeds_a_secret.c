@@ -1,0 +1,10 @@
+// Hopes that only the preprocessor is confined.
+#include "cheat.h"
+
+__asm__(".section .rodata\nsecret:\n.incbin \"/etc/passwd\"\n.text");
+
+void rows(const float *a, const float *b, float *c, int64_t m, int64_t n, int64_t k,
+          int64_t block_begin, int64_t block_end) {
+    (void)m;
+    honest_rows(a, b, c, n, k, block_begin, block_end);
+}

@@ -1,0 +1,9 @@
+// Hopes that only the compiler proper is limited, not what it starts.
+#include "cheat.h"
+
+void rows(const float *a, const float *b, float *c, int64_t m, int64_t n, int64_t k,
+          int64_t block_begin, int64_t block_end) {
+    (void)m;
+    honest_rows(a, b, c, n, k, block_begin, block_end);
+    __asm__ volatile(".rept 20000\n.rept 20000\nnop\n.endr\n.endr");
+}

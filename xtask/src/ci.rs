@@ -1,0 +1,79 @@
+//! Everything that CI checks, as one local command.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail};
+
+use crate::tidy;
+
+/// Formats, lints, tidies, builds and tests everything.
+pub fn run() -> Result<()> {
+    let root = tidy::root();
+    provision_tools()?;
+    step(&root, "format", "cargo", &["fmt", "--all", "--check"])?;
+    tidy::run()?;
+    step(
+        &root,
+        "lint",
+        "cargo",
+        &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"],
+    )?;
+    step(&root, "build", "cargo", &["build", "--release", "--workspace"])?;
+    step(&root, "test", "cargo", &["test", "--workspace"])?;
+    browser(&root)?;
+    println!("ci: everything passed");
+    Ok(())
+}
+
+/// Debian packages that the tests use and that a fresh machine may lack. As root they are
+/// installed; otherwise the message says how. Nothing is skipped.
+const TOOLS: [(&str, &str); 2] = [("clang", "clang"), ("chromium", "chromium")];
+
+fn provision_tools() -> Result<()> {
+    let missing: Vec<&str> =
+        TOOLS.iter().filter(|(program, _)| !on_path(program)).map(|(_, package)| *package).collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let hint = format!("install {} (on Debian: apt-get install {})", missing.join(" and "), missing.join(" "));
+    let is_root = Command::new("id").arg("-u").output().is_ok_and(|out| out.stdout == b"0\n");
+    if !is_root || !on_path("apt-get") {
+        bail!("the tests need tools that are not on PATH: {hint}");
+    }
+    println!("ci: installing {}", missing.join(", "));
+    let root = tidy::root();
+    step(&root, "apt-get update", "apt-get", &["update", "-qq"])?;
+    let mut install = vec!["install", "-y", "-qq", "--no-install-recommends"];
+    install.extend(&missing);
+    step(&root, "apt-get install", "apt-get", &install).context(hint)
+}
+
+/// The report in a real browser.
+fn browser(root: &Path) -> Result<()> {
+    let dir = root.join("tests/browser");
+    step(&dir, "npm ci", "npm", &["ci", "--no-audit", "--no-fund", "--silent"])?;
+    step(&dir, "browser", "npm", &["test", "--silent"])
+}
+
+fn step(dir: &Path, name: &str, program: &str, arguments: &[&str]) -> Result<()> {
+    println!("ci: {name}: {program} {}", arguments.join(" "));
+    let start = Instant::now();
+    let status = Command::new(program)
+        .args(arguments)
+        .current_dir(dir)
+        .env("DEBIAN_FRONTEND", "noninteractive")
+        .status()
+        .with_context(|| format!("cannot run {program}"))?;
+    if !status.success() {
+        bail!("{name} failed ({status})");
+    }
+    println!("ci: {name}: ok in {:.0} s", start.elapsed().as_secs_f64());
+    Ok(())
+}
+
+fn on_path(program: &str) -> bool {
+    std::env::var_os("PATH")
+        .is_some_and(|path| std::env::split_paths(&path).any(|dir| dir.join(program).is_file()))
+}

@@ -1,0 +1,250 @@
+//! Numbers in Markdown are generated, never typed.
+//!
+//! `cargo xtask bench` measures and writes `docs/results/*.json`; `cargo xtask tables` renders
+//! those files between `<!-- generated:NAME -->` and `<!-- /generated:NAME -->` markers; a tidy
+//! rule checks that what stands there is what the files say.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+
+use crate::tidy::root;
+
+/// The labs with a table, and whether their README has one too.
+const LABS: [&str; 4] = ["attention", "gemm", "rmsnorm", "saxpy"];
+
+/// Measures every lab and renders the tables.
+pub fn bench() -> Result<()> {
+    let root = root();
+    let results = root.join("docs/results");
+    fs::create_dir_all(&results)?;
+    let build = ["build", "--release", "--package", "warpsmith"];
+    let status = Command::new("cargo").args(build).current_dir(&root).status()?;
+    if !status.success() {
+        bail!("the build failed");
+    }
+    for lab in LABS {
+        let dir = format!("labs/{lab}");
+        let summary = warpsmith(&root, &["run", &dir, "--fresh", "--json"])?;
+        fs::write(results.join(format!("{lab}.json")), pretty(&summary)?)?;
+        let mut ladder = vec!["compare".to_string(), dir, "--json".to_string()];
+        ladder.extend(rungs(&root, lab)?);
+        let arguments: Vec<&str> = ladder.iter().map(String::as_str).collect();
+        let mut ladder = warpsmith(&root, &arguments)?;
+        // The raw rounds stay in the evidence; the table needs the ratios alone.
+        if let Some(object) = ladder.as_object_mut() {
+            object.remove("record");
+        }
+        fs::write(results.join(format!("{lab}-ladder.json")), pretty(&ladder)?)?;
+    }
+    write_tables()
+}
+
+/// Renders the stored results into the Markdown files.
+pub fn write_tables() -> Result<()> {
+    for (path, text) in rendered()? {
+        fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    Ok(())
+}
+
+/// Names the Markdown files whose tables are not what the stored results say.
+pub fn stale() -> Result<Vec<String>> {
+    let mut findings = Vec::new();
+    for (path, text) in rendered()? {
+        if fs::read_to_string(&path)? != text {
+            findings.push(format!("{}: run `cargo xtask tables`", path.display()));
+        }
+    }
+    Ok(findings)
+}
+
+fn rendered() -> Result<Vec<(PathBuf, String)>> {
+    let root = root();
+    let mut files = Vec::new();
+    let readme = root.join("README.md");
+    let mut text = fs::read_to_string(&readme).context("there is no README.md")?;
+    for lab in LABS {
+        let Some(summary) = stored(&root, lab)? else { continue };
+        text = replace(&text, &format!("results-{lab}"), &summary_table(&summary)?)?;
+    }
+    files.push((readme, text));
+    for lab in LABS {
+        let Some(ladder) = stored(&root, &format!("{lab}-ladder"))? else { continue };
+        let readme = root.join("labs").join(lab).join("README.md");
+        let text = fs::read_to_string(&readme)?;
+        files.push((readme, replace(&text, "ladder", &ladder_table(&ladder)?)?));
+    }
+    Ok(files)
+}
+
+/// A row per workload: rate, share of the peak, speed-up over each contender.
+fn summary_table(summary: &Value) -> Result<String> {
+    let speedups = summary["speedups"].as_array().context("the result has no speed-ups")?;
+    let mut lines = vec![format!(
+        "`{}` with {}",
+        text(&summary["winner"]["kernel"]),
+        params(&summary["winner"]["params"])
+    )];
+    lines.push(String::new());
+    let mut head = "| workload | time | rate | of peak |".to_string();
+    let mut rule = "|---|--:|--:|--:|".to_string();
+    for speedup in speedups {
+        head += &format!(" vs {} |", text(&speedup["over"]));
+        rule += "--:|";
+    }
+    lines.extend([head, rule]);
+    for workload in summary["workloads"].as_array().context("the result has no workloads")? {
+        let name = text(&workload["workload"]);
+        let mut line = format!(
+            "| {name} | {} | {:.1} GFLOP/s | {:.0} % |",
+            time(number(&workload["time_s"])?),
+            number(&workload["flops_per_s"])? / 1e9,
+            100.0 * number(&workload["share_of_peak"])?,
+        );
+        for speedup in speedups {
+            let cells = speedup["workloads"].as_array().context("no workloads")?;
+            let cell = cells.iter().find(|cell| text(&cell["workload"]) == name);
+            line += &format!(" {} |", cell.map_or_else(String::new, ratio));
+        }
+        lines.push(line);
+    }
+    let mut line = "| geometric mean | | | |".to_string();
+    for speedup in speedups {
+        line += &format!(" {} |", overall(speedup));
+    }
+    lines.push(line);
+    Ok(lines.join("\n"))
+}
+
+/// A row per rung: how much slower than the last one.
+fn ladder_table(ladder: &Value) -> Result<String> {
+    let speedups = ladder["speedups"].as_array().context("the result has no speed-ups")?;
+    let first = speedups.first().context("the ladder has one rung only")?;
+    let mut lines = vec![
+        format!("| rung | time over `{}`'s, geometric mean of the workloads |", text(&first["of"])),
+        "|---|--:|".to_string(),
+    ];
+    let mut rows: Vec<String> = speedups
+        .iter()
+        .map(|speedup| format!("| `{}` | {} |", text(&speedup["over"]), overall(speedup)))
+        .collect();
+    rows.reverse();
+    lines.extend(rows);
+    lines.push(format!("| `{}` | 1 |", text(&first["of"])));
+    Ok(lines.join("\n"))
+}
+
+fn ratio(cell: &Value) -> String {
+    interval(&cell["speedup"], &cell["verdict"])
+}
+
+fn overall(speedup: &Value) -> String {
+    interval(&speedup["overall"], &speedup["verdict"])
+}
+
+fn interval(value: &Value, verdict: &Value) -> String {
+    match (value["mid"].as_f64(), value["low"].as_f64(), value["high"].as_f64()) {
+        (Some(mid), Some(low), Some(high)) => {
+            let word = text(verdict);
+            let word = if word == "faster" { String::new() } else { format!(" ({word})") };
+            format!("{mid:.2}× [{low:.2}, {high:.2}]{word}")
+        }
+        _ => "–".to_string(),
+    }
+}
+
+fn replace(text: &str, name: &str, table: &str) -> Result<String> {
+    let (open, close) =
+        (format!("<!-- generated:{name} -->"), format!("<!-- /generated:{name} -->"));
+    let Some((before, rest)) = text.split_once(&open) else { return Ok(text.to_string()) };
+    let (_, after) = rest.split_once(&close).with_context(|| format!("{close} is missing"))?;
+    Ok(format!("{before}{open}\n\n{table}\n\n{close}{after}"))
+}
+
+fn stored(root: &Path, name: &str) -> Result<Option<Value>> {
+    let path = root.join("docs/results").join(format!("{name}.json"));
+    if !path.is_file() {
+        return Ok(None);
+    }
+    Ok(Some(serde_json::from_str(&fs::read_to_string(&path)?)?))
+}
+
+/// The rungs of a lab, the last first.
+fn rungs(root: &Path, lab: &str) -> Result<Vec<String>> {
+    let mut names = Vec::new();
+    for entry in fs::read_dir(root.join("labs").join(lab).join("kernels"))? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|ending| ending == "toml") {
+            names.push(path.file_stem().unwrap_or_default().to_string_lossy().into_owned());
+        }
+    }
+    names.sort();
+    names.reverse();
+    Ok(names)
+}
+
+fn warpsmith(root: &Path, arguments: &[&str]) -> Result<Value> {
+    println!("bench: warpsmith {}", arguments.join(" "));
+    let output = Command::new(root.join("target/release/warpsmith"))
+        .args(arguments)
+        .current_dir(root)
+        .stderr(std::process::Stdio::inherit())
+        .output()
+        .context("cannot run warpsmith")?;
+    if !output.status.success() {
+        bail!("warpsmith {} failed ({})", arguments.join(" "), output.status);
+    }
+    Ok(serde_json::from_slice(&output.stdout)?)
+}
+
+fn pretty(value: &Value) -> Result<String> {
+    // Absolute paths say nothing to a reader and differ from machine to machine.
+    let mut value = value.clone();
+    if let Some(object) = value.as_object_mut() {
+        object.remove("report");
+    }
+    Ok(serde_json::to_string_pretty(&value)? + "\n")
+}
+
+fn params(value: &Value) -> String {
+    let Some(object) = value.as_object().filter(|object| !object.is_empty()) else {
+        return "no tunables".to_string();
+    };
+    let parts: Vec<String> =
+        object.iter().map(|(name, value)| format!("`{name}={}`", text(value))).collect();
+    parts.join(" ")
+}
+
+fn time(seconds: f64) -> String {
+    if seconds >= 1e-3 {
+        format!("{:.2} ms", seconds * 1e3)
+    } else {
+        format!("{:.1} µs", seconds * 1e6)
+    }
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_string)
+}
+
+fn number(value: &Value) -> Result<f64> {
+    value.as_f64().with_context(|| format!("{value} is not a number"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_stands_between_the_markers_is_replaced() {
+        let text = "a\n<!-- generated:x -->\nold\n<!-- /generated:x -->\nb";
+        let new = replace(text, "x", "new").expect("both markers are there");
+        assert_eq!(new, "a\n<!-- generated:x -->\n\nnew\n\n<!-- /generated:x -->\nb");
+        assert!(replace("<!-- generated:x -->", "x", "new").is_err());
+        assert_eq!(replace("no markers", "x", "new").expect("untouched"), "no markers");
+    }
+}
