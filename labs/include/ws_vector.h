@@ -61,6 +61,26 @@ WS_INLINE void vec_store(float *to, vec value) {
     *(vec_unaligned *)to = value;
 }
 
+// Stores past the caches, to an address that is a multiple of VEC_BYTES. A function that does so ends with
+// vec_stream_fence, because such stores are ordered with nothing else.
+WS_INLINE void vec_stream(float *to, vec value) {
+#if VEC_BYTES == 64 && defined(__AVX512F__)
+    _mm512_stream_ps(to, (__m512)value);
+#elif VEC_BYTES == 32 && defined(__AVX__)
+    _mm256_stream_ps(to, (__m256)value);
+#elif VEC_BYTES == 16 && defined(__SSE__)
+    _mm_stream_ps(to, (__m128)value);
+#else
+    vec_store(to, value);
+#endif
+}
+
+WS_INLINE void vec_stream_fence(void) {
+#if defined(__SSE__)
+    _mm_sfence();
+#endif
+}
+
 // Returns `yes` where a lane of `mask` is all ones and `no` where it is all zeros.
 WS_INLINE vec vec_select(vec_int mask, vec yes, vec no) {
     return (vec)(((vec_int)yes & mask) | ((vec_int)no & ~mask));

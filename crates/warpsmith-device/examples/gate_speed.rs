@@ -1,7 +1,10 @@
 //! Measures the harness itself: how fast inputs are made and outputs judged, what the machine can
 //! do at most, and what a trial costs beyond its compiler and its kernel.
 //!
-//! `cargo run --release -p warpsmith-device --example gate_speed -- labs/saxpy`
+//! `cargo run --release -p warpsmith-device --example gate_speed -- labs/saxpy n64k`
+//!
+//! Workloads follow the lab; none means all. The rest of a trial is given in seconds by the wall
+//! and in seconds of processor time, which a busy machine does not distort as much.
 
 #![expect(clippy::print_stdout, reason = "the numbers are the result")]
 
@@ -12,7 +15,7 @@ use std::time::Instant;
 use warpsmith_device::check::{Budget, Coverage, Expected, Values, compare};
 use warpsmith_device::corpus::{Corpus, CorpusOptions};
 use warpsmith_device::cpu::{Cpu, CpuConfig, RUNNER_ARGUMENT, runner_main};
-use warpsmith_device::target::{Target, TensorPlan};
+use warpsmith_device::target::TensorPlan;
 use warpsmith_device::{ceilings, evaluate, inputs};
 use warpsmith_model::lab::{Distribution, LabFiles, Role, Tolerance};
 use warpsmith_model::{
@@ -44,6 +47,10 @@ fn main() {
     );
 
     let lab = load(&lab_dir);
+    let mut workloads: Vec<String> = std::env::args().skip(2).collect();
+    if workloads.is_empty() {
+        workloads = lab.workloads.iter().map(|workload| workload.name.clone()).collect();
+    }
     let environment = cpu.environment();
     let mut corpus = Corpus::new(CorpusOptions::new(Some(cache.join("expected"))));
     let chain = corpus.check_chain(&mut cpu, &lab, 1).expect("a sound lab");
@@ -70,7 +77,7 @@ fn main() {
                             params: kernel.default.clone(),
                             origin: Origin::Seed,
                         },
-                        workloads: lab.workloads.iter().map(|w| w.name.clone()).collect(),
+                        workloads: workloads.clone(),
                         fidelity,
                         seed: 1,
                     },
@@ -79,6 +86,7 @@ fn main() {
                         ..RequestLimits::default()
                     },
                 };
+                let before_s = processor_s();
                 let finding = evaluate::evaluate(
                     &mut cpu,
                     &mut corpus,
@@ -89,10 +97,16 @@ fn main() {
                     Some(&top),
                 );
                 let trial = finding.expect("a finding").trial;
-                let compile_s: f64 =
-                    trial.builds.iter().filter(|b| !b.cached).map(|b| b.compile_s).sum();
+                let spent_s = processor_s() - before_s;
+                let threads = f64::from(environment.device.threads);
+                let compile_s = trial
+                    .builds
+                    .iter()
+                    .filter(|build| !build.cached)
+                    .fold(0.0, |sum, build| sum + build.compile_s);
                 println!(
-                    "{} {} run {run}: {}; wall {}, launches {}, compilers {}, rest {}",
+                    "{} {} run {run}: {}; wall {}, launches {}, compilers {}, rest {}, processor \
+                     beyond launches {}",
                     fidelity.name(),
                     kernel.name,
                     trial.outcome.describe(),
@@ -100,13 +114,13 @@ fn main() {
                     units::time(trial.launch_s),
                     units::time(compile_s),
                     units::time(trial.wall_s - trial.launch_s - compile_s),
+                    units::time(spent_s - compile_s - threads * trial.launch_s),
                 );
                 for note in &trial.notes {
                     println!("    note: {note}");
                 }
                 for measurement in trial.outcome.measurements() {
-                    let interval =
-                        stats::median_interval(&measurement.samples_s).expect("samples");
+                    let interval = stats::median_interval(&measurement.samples_s).expect("samples");
                     if run == runs - 1 {
                         println!(
                             "    {}: {} ±{:.1} % from {} samples of {} launches, {:?}",
@@ -139,8 +153,7 @@ fn generation_and_judgement() {
         let expected = Expected::new(&plan, values, 0.0).expect("finite");
         let tolerance = Tolerance { element_eps: 4.0, norm_eps: 2.0 };
         let budget = Budget::new(&tolerance, 1.0, dtype);
-        let (judged, judged_s) =
-            timed(|| compare(&contents, &expected, &budget, &Coverage::Whole));
+        let (judged, judged_s) = timed(|| compare(&contents, &expected, &budget, &Coverage::Whole));
         judged.expect("equal");
         println!(
             "{dtype:?}: made at {}, judged at {}",
@@ -164,6 +177,23 @@ fn timed<T>(mut run: impl FnMut() -> T) -> (T, f64) {
     }
 }
 
+/// Returns the processor time of this process and of its ended children.
+fn processor_s() -> f64 {
+    let seconds = |who: libc::c_int| {
+        // SAFETY: zero bytes are a valid `rusage`, and the call fills it.
+        let usage = unsafe {
+            let mut usage: libc::rusage = std::mem::zeroed();
+            libc::getrusage(who, &raw mut usage);
+            usage
+        };
+        [usage.ru_utime, usage.ru_stime]
+            .iter()
+            .map(|time| time.tv_sec as f64 + time.tv_usec as f64 * 1e-6)
+            .sum::<f64>()
+    };
+    seconds(libc::RUSAGE_SELF) + seconds(libc::RUSAGE_CHILDREN)
+}
+
 fn load(dir: &Path) -> Lab {
     let mut files = LabFiles::new();
     for folder in ["", "kernels", "baselines", "../include"] {
@@ -171,9 +201,9 @@ fn load(dir: &Path) -> Lab {
         for entry in entries {
             let path = entry.expect("listable").path();
             let name = path.file_name().expect("a name").to_string_lossy().to_string();
-            if path.is_file() && [".toml", ".c", ".h", ".py"].iter().any(|end| name.ends_with(end)) {
-                let key =
-                    if folder.is_empty() { name } else { format!("{folder}/{name}") };
+            if path.is_file() && [".toml", ".c", ".h", ".py"].iter().any(|end| name.ends_with(end))
+            {
+                let key = if folder.is_empty() { name } else { format!("{folder}/{name}") };
                 files.insert(key, std::fs::read_to_string(&path).expect("text"));
             }
         }

@@ -40,7 +40,7 @@ fn main() -> Result<(), Fault> {
         axes: Vec::new(),
         scalars: Vec::new(),
         scratch: Vec::new(),
-        launches: vec![LaunchPlan { entry: 0, blocks: 64, chunk: 1 }],
+        launches: vec![LaunchPlan { entry: 0, blocks: i64::from(cpu.info().threads), chunk: 1 }],
     };
     let (mut open, mut close, mut launch, mut clock) = (vec![], vec![], vec![], vec![]);
     for _ in 0..200 {

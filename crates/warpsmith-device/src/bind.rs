@@ -251,9 +251,7 @@ pub fn describe_shape(workload: &Workload) -> String {
 }
 
 fn check_params(kernel: &Kernel, params: &Params) -> Result<(), DeviceError> {
-    let bad = |reason: String| {
-        Err(DeviceError::BadParams { kernel: kernel.name.clone(), reason })
-    };
+    let bad = |reason: String| Err(DeviceError::BadParams { kernel: kernel.name.clone(), reason });
     for tunable in &kernel.tunables {
         if params.get(&tunable.name).is_none() {
             return bad(format!("`{}` has no value", tunable.name));
@@ -278,8 +276,10 @@ fn entries(kernel: &Kernel) -> Vec<String> {
 }
 
 fn signature(lab: &Lab, dtype: Option<DType>, n_scratch: usize) -> Vec<Argument> {
-    let tensors =
-        lab.tensors.iter().map(|tensor| Argument::Tensor(dtype.unwrap_or(tensor.dtype), tensor.role));
+    let tensors = lab
+        .tensors
+        .iter()
+        .map(|tensor| Argument::Tensor(dtype.unwrap_or(tensor.dtype), tensor.role));
     let axes = lab.axes.iter().map(|_| Argument::Axis);
     let scalars = lab.scalars.iter().map(|scalar| Argument::Scalar(scalar.dtype));
     let scratch = (0..n_scratch).map(|_| Argument::Scratch);

@@ -10,8 +10,8 @@ use warpsmith_model::lab::{Baseline, Kernel, Workload};
 use warpsmith_model::rng::Rng;
 use warpsmith_model::stats::paired_speedup;
 use warpsmith_model::{
-    Absent, CandidateId, ComparisonPurpose, ComparisonRecord, Contender, ContenderKind, FORMAT_VERSION, Lab,
-    MissingBaseline, PairedRounds, Params, Stage,
+    Absent, CandidateId, ComparisonPurpose, ComparisonRecord, Contender, ContenderKind,
+    FORMAT_VERSION, Lab, MissingBaseline, PairedRounds, Params, Stage,
 };
 
 use crate::baseline::Python;
@@ -140,10 +140,11 @@ struct Side<'a> {
 impl<'a> Side<'a> {
     fn new(target: &dyn Target, lab: &Lab, lab_dir: &Path, entrant: &Entrant<'a>) -> Self {
         let (subject, python) = match entrant.kind {
-            EntrantKind::Kernel { kernel, params, .. } => (Subject::Kernel { kernel, params }, None),
+            EntrantKind::Kernel { kernel, params, .. } => {
+                (Subject::Kernel { kernel, params }, None)
+            }
             EntrantKind::Baseline { baseline, python } => {
-                let python =
-                    Python::new(python, lab_dir, lab, &baseline.packages, target.info());
+                let python = Python::new(python, lab_dir, lab, &baseline.packages, target.info());
                 (Subject::Baseline { baseline }, Some(python))
             }
         };
@@ -186,17 +187,12 @@ impl<'a> Side<'a> {
         }
         let Some(workload) = served else { return Ok(None) };
         let deadline = options.compile_deadline;
-        let program = match self.subject.program(
-            python,
-            lab,
-            workload,
-            deadline,
-            &mut self.artifacts,
-        ) {
-            Ok(program) => program,
-            Err(ProgramError::Broken(error)) => return Err(error),
-            Err(ProgramError::Compile(fault)) => return Ok(Some(fault.to_string())),
-        };
+        let program =
+            match self.subject.program(python, lab, workload, deadline, &mut self.artifacts) {
+                Ok(program) => program,
+                Err(ProgramError::Broken(error)) => return Err(error),
+                Err(ProgramError::Compile(fault)) => return Ok(Some(fault.to_string())),
+            };
         match python.open(&program, &[], options.launch_deadline) {
             Ok(_) => Ok(None),
             Err(fault @ (Fault::Unavailable(_) | Fault::Crashed(_) | Fault::TimedOut { .. })) => {

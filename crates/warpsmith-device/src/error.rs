@@ -36,7 +36,9 @@ pub enum DeviceError {
         reason: String,
     },
     /// The job names a workload that the kernel's `requires` excludes.
-    #[error("`{subject}` does not serve workload `{workload}` (see its `requires`); leave it out of the job")]
+    #[error(
+        "`{subject}` does not serve workload `{workload}` (see its `requires`); leave it out of the job"
+    )]
     NotServed {
         /// The kernel or baseline.
         subject: String,

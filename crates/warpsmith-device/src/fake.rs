@@ -24,8 +24,7 @@ use warpsmith_model::{BlobId, DeviceInfo, Hasher};
 use crate::element::{narrow, widen};
 use crate::poison::fill_poison;
 use crate::target::{
-    Artifact, CaseId, Clocked, Extent, Fault, Program, Session, Target, TensorPlan,
-    Unit,
+    Artifact, CaseId, Clocked, Extent, Fault, Program, Session, Target, TensorPlan, Unit,
 };
 
 type Kernel = Rc<RefCell<dyn FnMut(&mut FakeCall<'_>) -> Result<f64, Fault>>>;
@@ -121,12 +120,18 @@ impl Fake {
             threads: 2,
             l1d_bytes: 32 << 10,
             l2_bytes: 512 << 10,
-            l3_bytes: 32 << 20,
+            l3_bytes: 8 << 20,
             vector_bytes: 32,
             features: Vec::new(),
             ticks_per_s: Some(1e9),
         };
-        Self { info, kernels: BTreeMap::new(), staged: Vec::new(), sessions: 0, compiled: Vec::new() }
+        Self {
+            info,
+            kernels: BTreeMap::new(),
+            staged: Vec::new(),
+            sessions: 0,
+            compiled: Vec::new(),
+        }
     }
 
     /// Says what a file computes and how many seconds it takes (or how it fails). Replaces what was

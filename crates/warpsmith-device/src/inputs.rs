@@ -180,8 +180,8 @@ fn normals_body(key: u64, block_idx: usize, units: &mut [f32; BLOCK]) {
         let angle = place * std::f32::consts::FRAC_PI_2;
         let square = angle * angle;
         let sine = angle * (1.0 - square * (1.0 / 6.0 - square * (1.0 / 120.0 - square / 5040.0)));
-        let cosine =
-            1.0 - square * (0.5 - square * (1.0 / 24.0 - square * (1.0 / 720.0 - square / 40320.0)));
+        let cosine = 1.0
+            - square * (0.5 - square * (1.0 / 24.0 - square * (1.0 / 720.0 - square / 40320.0)));
         let odd_quarter = angle_bits & 0x4000_0000 != 0;
         let sign = if angle_bits & 0x8000_0000 != 0 { -radius } else { radius };
         cosines[idx] = sign * if odd_quarter { -sine } else { cosine };
@@ -261,7 +261,8 @@ mod tests {
         let values = draw_values(&[1 << 20], DType::F32, standard, 9);
         for lag in [1, 2, 32, 64, 128, 4096] {
             let n = values.len() - lag;
-            let products = (0..n).map(|idx| values[idx] * values[idx + lag]).sum::<f64>() / n as f64;
+            let products =
+                (0..n).map(|idx| values[idx] * values[idx + lag]).sum::<f64>() / n as f64;
             assert!(products.abs() < 0.006, "lag {lag}: {products}");
         }
     }
@@ -272,8 +273,7 @@ mod tests {
             draw_values(&[100_000], DType::F32, Distribution::Uniform { low: -2.0, high: 6.0 }, 1);
         assert!(uniform.iter().all(|value| (-2.0..=6.0).contains(value)));
         assert!((moment(&uniform, 1) - 2.0).abs() < 0.05);
-        let constant =
-            draw_values(&[300], DType::F64, Distribution::Constant { value: 0.1 }, 1);
+        let constant = draw_values(&[300], DType::F64, Distribution::Constant { value: 0.1 }, 1);
         assert!(constant.iter().all(|value| *value == 0.1));
     }
 
@@ -282,8 +282,7 @@ mod tests {
         for shape in [vec![300, 64], vec![300 * 256]] {
             let row = if shape.len() == 1 { FLAT_ROW } else { 64 };
             let values = draw_values(&shape, DType::F32, Distribution::Mixed {}, 3);
-            let scales: Vec<f64> =
-                values.chunks(row).map(|row| moment(row, 2).sqrt()).collect();
+            let scales: Vec<f64> = values.chunks(row).map(|row| moment(row, 2).sqrt()).collect();
             let smallest = scales.iter().copied().fold(f64::INFINITY, f64::min);
             let largest = scales.iter().copied().fold(0.0, f64::max);
             assert!(smallest > 1e-3 && smallest < 1e-2, "{smallest}");

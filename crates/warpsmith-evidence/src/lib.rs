@@ -2,7 +2,7 @@
 //!
 //! [`Store`] records and returns; it derives nothing. [`derive`] holds the pure functions from
 //! records and summaries to rankings, standings and curves. [`export`] writes the files that people
-//! and other tools know.
+//! and other tools know; [`report`] renders the page.
 //!
 //! ```text
 //! Store::open(path)                    for campaigns; makes the file
@@ -20,7 +20,8 @@
 //!      run("latest" | name | beginning) -> RunRecord
 //!      summaries(&RunId) -> [TrialSummary]                 no samples; fast
 //!      trials(&RunId) -> [RunTrial]    trial(id | beginning) -> Trial     every sample
-//!      blob(&BlobId)   environment   ceilings   comparisons   chain   documents   runs_of
+//!      blob(&BlobId)   texts(&[RunTrial])   environment   ceilings   comparisons   chain
+//!      documents   document_kinds   runs_of(&TrialId)
 //!      verify() -> [fault]
 //!
 //! derive::leaderboard(&record, &summaries, Fidelity) -> Leaderboard { entries, baselines, unranked }

@@ -120,3 +120,16 @@ pub struct Ceilings {
     /// Seconds of an empty launch.
     pub launch_floor_s: f64,
 }
+
+impl Ceilings {
+    /// Returns the better of two measurements, each ceiling by itself.
+    pub fn best_of(&self, other: &Self) -> Self {
+        Self {
+            f32_flops_per_s: self.f32_flops_per_s.max(other.f32_flops_per_s),
+            f64_flops_per_s: self.f64_flops_per_s.max(other.f64_flops_per_s),
+            memory_bytes_per_s: self.memory_bytes_per_s.max(other.memory_bytes_per_s),
+            cache_bytes_per_s: self.cache_bytes_per_s.max(other.cache_bytes_per_s),
+            launch_floor_s: self.launch_floor_s.min(other.launch_floor_s),
+        }
+    }
+}

@@ -405,3 +405,67 @@ pub struct EvidenceExport {
     /// Every text that a trial names, by identity.
     pub blobs: Vec<Blob>,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The texts of a lab of this repository, headers included.
+    fn lab_files(name: &str) -> crate::lab::LabFiles {
+        let labs = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../labs");
+        let mut files = crate::lab::LabFiles::new();
+        for (folder, prefix) in [
+            (labs.join(name), ""),
+            (labs.join(name).join("kernels"), "kernels/"),
+            (labs.join("include"), "../include/"),
+        ] {
+            for entry in std::fs::read_dir(folder).expect("a folder of the lab") {
+                let path = entry.expect("an entry").path();
+                let is_text =
+                    path.extension().is_some_and(|it| it == "c" || it == "h" || it == "toml");
+                if is_text {
+                    let file = path.file_name().and_then(|it| it.to_str()).expect("a plain name");
+                    let text = std::fs::read_to_string(&path).expect("text");
+                    files.insert(format!("{prefix}{file}"), text);
+                }
+            }
+        }
+        files
+    }
+
+    #[test]
+    fn a_lab_is_recorded_with_its_work_evaluated() {
+        let lab = Lab::parse(&lab_files("saxpy")).expect("the lab");
+        let record = LabRecord::of(&lab).expect("every formula has a value");
+        assert_eq!((record.id, record.name.as_str()), (lab.id, "saxpy"));
+        assert_eq!(record.workloads.len(), lab.workloads.len());
+        let all: Vec<&str> = lab.workloads.iter().map(|workload| workload.name.as_str()).collect();
+        for workload in &record.workloads {
+            assert!(workload.flops > 0.0 && workload.bytes > 0.0, "{workload:?}");
+        }
+        let naive = record.kernel("00_naive").expect("the naive kernel");
+        assert!(naive.tunables.is_empty() && naive.serves == all, "{naive:?}");
+        let vector = record.kernel("10_vector").expect("the second step");
+        assert_eq!(vector.tunables.len(), vector.default.0.len());
+        let text = serde_json::to_string(&record).expect("JSON");
+        assert_eq!(serde_json::from_str::<LabRecord>(&text).expect("read back"), record);
+    }
+
+    #[test]
+    fn contenders_keep_the_types_of_their_parameters() {
+        let params = Params::from_iter([
+            ("A".to_string(), Value::Int(1)),
+            ("B".to_string(), Value::Float(1.0)),
+            ("C".to_string(), Value::Bool(true)),
+            ("D".to_string(), Value::Str("1".to_string())),
+        ]);
+        for kind in [
+            ContenderKind::Kernel { kernel: "k".to_string(), params, candidate: None },
+            ContenderKind::Baseline { name: "library".to_string() },
+        ] {
+            let contender = Contender { label: "one".to_string(), kind };
+            let text = serde_json::to_string(&contender).expect("JSON");
+            assert_eq!(serde_json::from_str::<Contender>(&text).expect("read back"), contender);
+        }
+    }
+}

@@ -1,5 +1,10 @@
 //! Warpsmith: makes compute kernels fast and proves it.
 
+#![expect(
+    unreachable_pub,
+    reason = "a binary has no outside; `pub` says what a module offers to its siblings"
+)]
+
 mod campaign;
 mod commands;
 mod date;

@@ -15,8 +15,8 @@ use warpsmith_device::compare::{CompareOptions, Entrant, EntrantKind};
 use warpsmith_device::{ceilings, compare, evaluate};
 use warpsmith_model::lab::{Kernel, parse_kernel};
 use warpsmith_model::{
-    Answer, Ask, Ceilings, CompareRequest, ContenderRequest, Environment, KernelText, Lab, LabId,
-    LabRef, Request,
+    Answer, Ask, Ceilings, CompareRequest, ContenderRequest, Environment, Finding, KernelText,
+    Lab, LabId, LabRef, Request, Verdict,
 };
 
 use crate::labdir;
@@ -75,22 +75,32 @@ impl Worker {
     fn answer(&mut self, ask: &Ask) -> Result<Answer> {
         Ok(match ask {
             Ask::Environment => Answer::Environment(Box::new(self.environment.clone())),
-            Ask::Ceilings => Answer::Ceilings(self.ceilings()?),
+            Ask::Ceilings => Answer::Ceilings(self.measure_ceilings()?),
             Ask::Chain(lab) => self.chain(lab)?,
             Ask::Evaluate(request) => self.evaluate(request)?,
             Ask::Compare(request) => self.compare(request)?,
         })
     }
 
-    /// Measures what the machine can do, once.
+    /// Returns what the machine can do at most, measured on the first use.
     fn ceilings(&mut self) -> Result<Ceilings> {
-        if let Some(ceilings) = &self.ceilings {
-            return Ok(ceilings.clone());
+        match &self.ceilings {
+            Some(ceilings) => Ok(ceilings.clone()),
+            None => self.measure_ceilings(),
         }
+    }
+
+    /// Measures the ceilings, again where they are known: a ceiling is what was reached once, so
+    /// the better of the two counts.
+    fn measure_ceilings(&mut self) -> Result<Ceilings> {
         let _quiet = crate::pool::quiet(Quiet::Timing)?;
         let measured = ceilings::measure(&mut self.target)?;
-        self.ceilings = Some(measured.clone());
-        Ok(measured)
+        let best = match &self.ceilings {
+            Some(known) => known.best_of(&measured),
+            None => measured,
+        };
+        self.ceilings = Some(best.clone());
+        Ok(best)
     }
 
     fn chain(&mut self, lab: &LabRef) -> Result<Answer> {
@@ -104,17 +114,33 @@ impl Worker {
         let text = request.kernel.as_ref().context("the request names no kernel")?;
         let kernel = parse(&lab, text)?;
         let ceilings = self.ceilings()?;
+        let mut finding = self.evaluate_under(&lab, &kernel, request, &ceilings)?;
+        // Ceilings that were measured in a bad moment make honest kernels look impossible. Before
+        // a candidate is called so, the machine gets a second chance to show what it can do.
+        if finding.trial.outcome.verdict() == Verdict::Implausible {
+            let ceilings = self.measure_ceilings()?;
+            finding = self.evaluate_under(&lab, &kernel, request, &ceilings)?;
+        }
+        Ok(Answer::Finding(Box::new(finding)))
+    }
+
+    fn evaluate_under(
+        &mut self,
+        lab: &Lab,
+        kernel: &Kernel,
+        request: &Request,
+        ceilings: &Ceilings,
+    ) -> Result<Finding> {
         let _quiet = crate::pool::quiet(Quiet::Timing)?;
-        let finding = evaluate::evaluate(
+        Ok(evaluate::evaluate(
             &mut self.target,
             &mut self.corpus,
-            &lab,
-            &kernel,
+            lab,
+            kernel,
             request,
             &self.environment,
-            Some(&ceilings),
-        )?;
-        Ok(Answer::Finding(Box::new(finding)))
+            Some(ceilings),
+        )?)
     }
 
     fn compare(&mut self, request: &CompareRequest) -> Result<Answer> {

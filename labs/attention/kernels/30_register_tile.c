@@ -24,7 +24,7 @@ enum {
     kDimTile = DIM_TILE,
     kMaxTile = 8,
 };
-_Static_assert(kHeadDim % kLanes == 0, "a head is a whole number of vectors");
+_Static_assert(D * 4 % VEC_BYTES == 0, "a head is a whole number of vectors");
 _Static_assert(kKeyTile >= 1 && kKeyTile <= kMaxTile, "score tiles of 1 to 8 keys are written out below");
 _Static_assert(kDimTile >= 1 && kDimTile <= kMaxTile, "output tiles of 1 to 8 dimensions are written out below");
 

@@ -22,9 +22,9 @@ enum {
     kKeyTile = KEY_TILE,
     kDimTile = DIM_TILE,
     kMaxTile = 8,
-    kSlack = 32, // weights stay below 2^32, so a sum of 2^31 of them times a value of 2^63 is still finite
+    kSlack = 64, // weights stay below 2^64, so a sum of 2^20 of them times values below 2^43 is still finite
 };
-_Static_assert(kHeadDim % kLanes == 0, "a head is a whole number of vectors");
+_Static_assert(D * 4 % VEC_BYTES == 0, "a head is a whole number of vectors");
 _Static_assert(kKeyTile >= 1 && kKeyTile <= kMaxTile, "score tiles of 1 to 8 keys are written out below");
 _Static_assert(kDimTile >= 1 && kDimTile <= kMaxTile, "output tiles of 1 to 8 dimensions are written out below");
 
@@ -160,20 +160,16 @@ WS_INLINE Found score_keys(const int ending, const int masked, const Group *grou
     return found;
 }
 
-// Moves the reference to the largest score of the first tile of keys, later only upwards, and turns the
-// kept scores into weights.
-static void rebase(Group *group, Weights weights, int n_keys, int first, Found *found) {
+// Puts the reference at the largest of the first n_keys scores, which are relative to zero so far.
+static void settle(Group *group, Weights scores, int n_keys) {
     for (int i = 0; i < kQueryVectors; i++) {
-        vec shift = first ? found->largest[i] : vec_max(found->largest[i], (vec){0});
-        vec correction = first ? (vec){0} : vec_exp2(-shift);
-        group->start[i] -= shift;
-        group->sum[i] *= correction;
-        for (int dim = 0; dim < kHeadDim; dim++) {
-            group->o[dim][i] *= correction;
+        vec largest = scores[0][i];
+        for (int key = 1; key < n_keys; key++) {
+            largest = vec_max(largest, scores[key][i]);
         }
+        group->start[i] = -largest;
         for (int key = 0; key < n_keys; key++) {
-            weights[key][i] = vec_exp2(weights[key][i] - shift);
-            found->sum[i] += weights[key][i];
+            scores[key][i] -= largest;
         }
     }
 }
@@ -186,19 +182,36 @@ static int exceeds_slack(const Found *found) {
     return any;
 }
 
+// Moves the reference up to the largest score found.
+static void __attribute__((noinline)) rebase(Group *group, const Found *found) {
+    for (int i = 0; i < kQueryVectors; i++) {
+        vec shift = vec_max(found->largest[i], (vec){0});
+        vec correction = vec_exp2(-shift);
+        group->start[i] -= shift;
+        group->sum[i] *= correction;
+        for (int dim = 0; dim < kHeadDim; dim++) {
+            group->o[dim][i] *= correction;
+        }
+    }
+}
+
 static void attend(Group *group, const float *k, const float *v, int n_keys, int lag, int first) {
     Weights weights;
 
     // Scores and softmax.
-    Found found;
-    int masked = kCausal && lag + n_keys > 1;
-    if (!first) {
-        found = masked ? score_keys(kMakeWeights, kCausal, group, k, weights, n_keys, lag)
-                       : score_keys(kMakeWeights, 0, group, k, weights, n_keys, lag);
+    if (first) {
+        int n_settle = n_keys < kKeyTile ? n_keys : kKeyTile;
+        score_keys(kKeepScores, kCausal, group, k, weights, n_settle, lag);
+        settle(group, weights, n_settle);
     }
-    if (first || exceeds_slack(&found)) {
-        found = score_keys(kKeepScores, kCausal, group, k, weights, n_keys, lag);
-        rebase(group, weights, n_keys, first, &found);
+    Found found;
+    for (;;) {
+        found = kCausal && lag + n_keys > 1 ? score_keys(kMakeWeights, kCausal, group, k, weights, n_keys, lag)
+                                            : score_keys(kMakeWeights, 0, group, k, weights, n_keys, lag);
+        if (!exceeds_slack(&found)) {
+            break;
+        }
+        rebase(group, &found);
     }
     for (int i = 0; i < kQueryVectors; i++) {
         group->sum[i] += found.sum[i];

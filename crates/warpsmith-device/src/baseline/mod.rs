@@ -113,9 +113,8 @@ impl Target for Python {
         let path = self.lab_dir.join(&unit.file_name);
         let text = std::fs::read(&path)
             .map_err(|source| broken(&format!("reading the script {}", path.display()), source))?;
-        let path = path
-            .canonicalize()
-            .map_err(|source| broken("resolving the script's path", source))?;
+        let path =
+            path.canonicalize().map_err(|source| broken("resolving the script's path", source))?;
         Ok(Artifact {
             command: vec![self.interpreter.display().to_string(), unit.file_name.clone()],
             path,

@@ -107,10 +107,7 @@ impl Expected {
     pub fn new(plan: &TensorPlan, values: Values, floor: f64) -> Result<Self, NotFinite> {
         assert_eq!(values.len(), plan.elements(), "as many expected elements as the tensor has");
         if let Some(idx) = (0..values.len()).find(|idx| !values.get(*idx).is_finite()) {
-            return Err(NotFinite {
-                index: index_of(&plan.shape, idx),
-                value: values.get(idx),
-            });
+            return Err(NotFinite { index: index_of(&plan.shape, idx), value: values.get(idx) });
         }
         let chunks = Chunks::of(&plan.shape);
         let floor = floor.max(least_normal(plan.dtype));
@@ -149,9 +146,7 @@ impl Expected {
         chosen.sort_unstable();
         let chunks = chosen
             .iter()
-            .flat_map(|group| {
-                group * TOGETHER..((group + 1) * TOGETHER).min(self.chunks.count())
-            })
+            .flat_map(|group| group * TOGETHER..((group + 1) * TOGETHER).min(self.chunks.count()))
             .collect();
         Coverage::Chunks(chunks)
     }
@@ -267,7 +262,8 @@ pub fn compare(
     let found = scan::scan(out, expected, chunks);
     let norm = found.error_norm / found.answer_norm;
     // A NaN or an infinity anywhere makes the sum of squares not finite.
-    let passes = found.error_norm.is_finite() && found.worst <= budget.element && norm <= budget.norm;
+    let passes =
+        found.error_norm.is_finite() && found.worst <= budget.element && norm <= budget.norm;
     if passes {
         return Ok(ErrorSize {
             element_eps: found.worst / budget.epsilon,

@@ -83,8 +83,7 @@ fn zeros_do_not_pass_for_small_values_beside_large_ones() {
     // One tensor, two rows far apart in scale: an error as large as the small row is seen.
     for shape in [vec![2, 256], vec![512]] {
         let plan = plan(&shape, DType::F32);
-        let values: Vec<f64> =
-            (0..512).map(|idx| if idx < 256 { 1e6 } else { 1e-6 }).collect();
+        let values: Vec<f64> = (0..512).map(|idx| if idx < 256 { 1e6 } else { 1e-6 }).collect();
         let expected = Expected::new(&plan, Values::Double(values.clone()), 0.0).expect("finite");
         let mut got = values;
         got[256..].fill(0.0);
@@ -156,5 +155,8 @@ fn unequal_bits_are_not_repeatable() {
     assert_eq!(compare_bits(&plan, &first, &again), Ok(()));
     again[4 * 4] ^= 1;
     let wrong = compare_bits(&plan, &first, &again).expect_err("a bit differs");
-    assert_eq!((wrong.kind, wrong.index, wrong.wrong), (MismatchKind::NotRepeatable, vec![1, 1], 1));
+    assert_eq!(
+        (wrong.kind, wrong.index, wrong.wrong),
+        (MismatchKind::NotRepeatable, vec![1, 1], 1)
+    );
 }

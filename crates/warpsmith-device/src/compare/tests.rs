@@ -101,7 +101,8 @@ fn a_contender_that_crashes_or_does_not_serve_is_absent_with_the_reason() {
 #[test]
 fn a_baseline_without_its_python_is_missing_and_the_rest_goes_on() {
     let lab = lab_with(|files| {
-        let text = "format = 1\nsummary = \"x\"\nscript = \"x.py\"\npackages = [\"numpy\"]\nsize_mb = 1\n";
+        let text =
+            "format = 1\nsummary = \"x\"\nscript = \"x.py\"\npackages = [\"numpy\"]\nsize_mb = 1\n";
         files.insert("baselines/x.toml".to_string(), text.to_string());
         files.insert("baselines/x.py".to_string(), String::new());
     });
@@ -121,9 +122,8 @@ fn a_baseline_without_its_python_is_missing_and_the_rest_goes_on() {
         },
     ];
     let options = options(&lab);
-    let record =
-        compare(&mut machine(), &mut corpus(), &lab, folder.path(), &entrants, &options)
-            .expect("compared");
+    let record = compare(&mut machine(), &mut corpus(), &lab, folder.path(), &entrants, &options)
+        .expect("compared");
     assert_eq!(record.contenders.len(), 1);
     assert_eq!(record.missing[0].name, "x");
     assert!(record.missing[0].reason.contains("/nonexistent/python"), "{:?}", record.missing);

@@ -212,7 +212,8 @@ impl Authorities {
             Answer::Reference => self.run_reference(target, lab, shape, &drawn, &Extent::All, 1)?,
             Answer::Oracle => {
                 let program = self.oracle_program(target, lab, shape)?;
-                let run = Run { program: &program, who: "the oracle", extent: &Extent::All, times: 1 };
+                let run =
+                    Run { program: &program, who: "the oracle", extent: &Extent::All, times: 1 };
                 self.run_staged(target, lab, shape, run, &plans, &drawn)?
             }
         };
@@ -286,24 +287,20 @@ impl Authorities {
         let extent = Extent::Blocks(sample);
         let sampled = self.run_reference(target, lab, shape, &contents, &extent, 1)?;
         for ((plan, values), partial) in plans.iter().zip(&values).zip(&sampled.outputs[0]) {
-            let budget = Budget::new(
-                &lab.tolerance,
-                lab.inputs[inputs].tolerance_scale,
-                plan.dtype,
-            );
+            let budget =
+                Budget::new(&lab.tolerance, lab.inputs[inputs].tolerance_scale, plan.dtype);
             // The reference's blocks are judged by the oracle: the bound is symmetric, and the
             // oracle's output is whole, so its rows have a scale.
             let wide = TensorPlan { dtype: warpsmith_model::DType::F64, ..plan.clone() };
             let judged = Expected::new(&wide, values.clone(), least_normal(plan.dtype))
                 .map_err(|bad| format!("the oracle gives {} at {:?}", bad.value, bad.index))
                 .and_then(|oracle| {
-                    check::compare(partial, &oracle, &budget, &Coverage::Written)
-                        .map_err(|wrong| {
-                            format!(
-                                "the oracle says {} at {:?}, the reference {} ({:.1}x the bound)",
-                                wrong.expected, wrong.index, wrong.got, wrong.excess
-                            )
-                        })
+                    check::compare(partial, &oracle, &budget, &Coverage::Written).map_err(|wrong| {
+                        format!(
+                            "the oracle says {} at {:?}, the reference {} ({:.1}x the bound)",
+                            wrong.expected, wrong.index, wrong.got, wrong.excess
+                        )
+                    })
                 });
             if let Err(what) = judged {
                 let reason = format!(
@@ -447,7 +444,8 @@ impl Authorities {
                     let plan = &run.program.tensors[*tensor];
                     if check::compare_bits(plan, first, session.output(case, *tensor)).is_err() {
                         let name = &plan.name;
-                        let reason = format!("{doing}: `{name}` is not the same when it runs twice");
+                        let reason =
+                            format!("{doing}: `{name}` is not the same when it runs twice");
                         return Err(DeviceError::refused(&lab.name, reason));
                     }
                 }

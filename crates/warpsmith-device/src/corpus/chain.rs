@@ -3,9 +3,7 @@
 use std::time::Instant;
 
 use warpsmith_model::lab::Role;
-use warpsmith_model::{
-    Authority, ChainRecord, DType, FORMAT_VERSION, Lab, Proof, Sensitivity,
-};
+use warpsmith_model::{Authority, ChainRecord, DType, FORMAT_VERSION, Lab, Proof, Sensitivity};
 
 use super::authority::{Answer, Authorities, Run, work_units};
 use super::{Corpus, Proven, Want, case_bytes, contents_that_pay};
@@ -103,8 +101,7 @@ fn prove_all(
         for (idx, plan) in input_plans.iter().enumerate() {
             let other = inputs::content_seed(seed, &shape.axes, "drawn anew", idx);
             let mut redrawn = base.clone();
-            redrawn[idx] =
-                inputs::tensor_contents(plan, &lab.inputs[0].distributions[idx], other);
+            redrawn[idx] = inputs::tensor_contents(plan, &lab.inputs[0].distributions[idx], other);
             contents.push(redrawn);
         }
         let ran = authorities.run_reference(target, lab, shape, &contents, &Extent::All, 2)?;
@@ -212,8 +209,7 @@ impl Changes {
 fn relative_change(before: &[u8], after: &[u8]) -> f64 {
     let (before, after) = (widen(DType::F64, before), widen(DType::F64, after));
     let norm = before.iter().map(|value| value * value).sum::<f64>().sqrt();
-    let change =
-        before.iter().zip(&after).map(|(b, a)| (a - b) * (a - b)).sum::<f64>().sqrt();
+    let change = before.iter().zip(&after).map(|(b, a)| (a - b) * (a - b)).sum::<f64>().sqrt();
     match (change > 0.0, norm > 0.0) {
         (false, _) => 0.0,
         (true, true) => change / norm,

@@ -128,8 +128,12 @@ fn decode(bytes: &[u8], outputs: &[TensorPlan]) -> Option<Stored> {
         let (elements, after) = rest.split_at_checked(count.checked_mul(size)?)?;
         rest = after;
         values.push(match size {
-            4 => Values::Single(elements.as_chunks().0.iter().map(|b| f32::from_le_bytes(*b)).collect()),
-            8 => Values::Double(elements.as_chunks().0.iter().map(|b| f64::from_le_bytes(*b)).collect()),
+            4 => Values::Single(
+                elements.as_chunks().0.iter().map(|b| f32::from_le_bytes(*b)).collect(),
+            ),
+            8 => Values::Double(
+                elements.as_chunks().0.iter().map(|b| f64::from_le_bytes(*b)).collect(),
+            ),
             _ => return None,
         });
     }

@@ -67,8 +67,7 @@ pub fn compile_unit(cache_dir: &Path, unit: &Unit) -> Result<Artifact, Fault> {
     if let Some(artifact) = artifacts::look_up(cache_dir, &key) {
         return Ok(artifact);
     }
-    let folder =
-        artifacts::WorkFolder::create(&artifacts::build_dir(cache_dir)).map_err(broken)?;
+    let folder = artifacts::WorkFolder::create(&artifacts::build_dir(cache_dir)).map_err(broken)?;
     write_sources(folder.path(), unit, &wrapper).map_err(broken)?;
     let started = Instant::now();
     let output = toolchain::run(&tool.path, &arguments, folder.path(), unit.deadline)

@@ -9,9 +9,26 @@ use super::toolchain;
 
 /// Instruction-set extensions that kernels are written for, by the names that the kernel uses.
 const FEATURES: [&str; 20] = [
-    "sse2", "sse4_2", "avx", "f16c", "fma", "avx2", "avx512f", "avx512bw", "avx512dq", "avx512vl",
-    "avx512_vnni", "avx512_bf16", "avx512_fp16", "avx_vnni", "amx_bf16", "asimd", "asimdhp",
-    "asimddp", "bf16", "sve",
+    "sse2",
+    "sse4_2",
+    "avx",
+    "f16c",
+    "fma",
+    "avx2",
+    "avx512f",
+    "avx512bw",
+    "avx512dq",
+    "avx512vl",
+    "avx512_vnni",
+    "avx512_bf16",
+    "avx512_fp16",
+    "avx_vnni",
+    "amx_bf16",
+    "asimd",
+    "asimdhp",
+    "asimddp",
+    "bf16",
+    "sve",
 ];
 
 /// Sizes that are assumed where the machine does not tell, and said to be.

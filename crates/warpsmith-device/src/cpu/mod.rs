@@ -21,6 +21,7 @@ mod control;
 mod crash;
 mod info;
 mod layout;
+mod outputs;
 mod plan;
 pub mod poison;
 mod quiet;
@@ -48,8 +49,9 @@ use crate::sys::process::allowed_cpus;
 use crate::target::{Artifact, CaseId, Fault, Program, Session, Target, TensorPlan, Unit};
 use control::ControlPage;
 use layout::{Owner, Region};
+use outputs::Outputs;
 use plan::{Hello, OverlayPlan, Plan, ProgramPlan, Source};
-use session::{CpuSession, Outputs, Parts, start_runner};
+use session::{CpuSession, Parts, start_runner};
 
 /// How a CPU target is set up.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,6 +65,9 @@ pub struct CpuConfig {
 }
 
 /// This machine's processor.
+///
+/// A session's process ends with the session, with this process, and with the thread that opened it,
+/// whichever is first.
 #[derive(Debug)]
 pub struct Cpu {
     config: CpuConfig,
@@ -92,8 +97,9 @@ const CONTROL_WORDS: usize = 1 << 14;
 /// Copies of artifacts that are kept; a campaign returns to few of them.
 const ARTIFACTS_KEPT: usize = 32;
 
-/// How long a runner may take to say how well it is confined.
-const PROBE_DEADLINE: Duration = Duration::from_secs(10);
+/// How long a runner may take to come to life. Generous, because no candidate has a part in it and
+/// the machine may be busy; the candidate's own deadline begins when it is loaded.
+const START_DEADLINE: Duration = Duration::from_secs(60);
 
 impl Cpu {
     /// Sets the target up: looks at the machine and starts one runner to see how well candidates can
@@ -208,8 +214,8 @@ impl Target for Cpu {
         inputs.zip(blocks.iter().zip(hashes)).find_map(|((idx, _), (placed, hash))| {
             let mut content = vec![0; placed.block.bytes];
             let start = placed.offset + placed.block.lead_bytes;
-            let is_same = staged.file.read_at(&mut content, start).is_ok()
-                && BlobId::of(&content) == *hash;
+            let is_same =
+                staged.file.read_at(&mut content, start).is_ok() && BlobId::of(&content) == *hash;
             (!is_same).then_some(idx)
         })
     }
@@ -226,10 +232,9 @@ impl Target for Cpu {
     ) -> Result<Box<dyn Session>, Fault> {
         check_program(program)?;
         // Started first: the process comes to life while its memory is prepared.
-        let mut runner = start_runner(self.config.runner_exe.as_deref())
-            .map_err(broken("starting a runner"))?;
-        let arena =
-            layout::arena(&program.tensors, cases.len(), &program.scratch, self.cpus.len());
+        let mut runner =
+            start_runner(self.config.runner_exe.as_deref()).map_err(broken("starting a runner"))?;
+        let arena = layout::arena(&program.tensors, cases.len(), &program.scratch, self.cpus.len());
         let plan = session_plan(program, &arena, cases.len(), &self.cpus);
         let preparing = broken("preparing a session");
         let (control_file, page) = ControlPage::create(CONTROL_WORDS).map_err(&preparing)?;
@@ -248,7 +253,7 @@ impl Target for Cpu {
             }
             files.push(staged.file.as_fd());
         }
-        let hello = runner.instruct(&plan, &files, deadline).map_err(|error| {
+        let hello = runner.instruct(&plan, &files, START_DEADLINE).map_err(|error| {
             let what = format!("starting a runner: {}", runner.describe_end());
             Fault::Broken { what, source: error }
         })?;
@@ -269,7 +274,7 @@ impl Target for Cpu {
             curtain,
             arena_start: hello.arena_start,
             n_cases: cases.len(),
-            n_launches: program.launches.len(),
+            launches: program.launches.clone(),
             n_threads: self.cpus.len() as u32,
             deadline,
         })?;
@@ -348,7 +353,7 @@ fn probe(config: &CpuConfig, cpus: &[usize]) -> Result<Hello, Fault> {
         stacks: Vec::new(),
         program: None,
     };
-    runner.instruct(&plan, &[control_file.as_fd()], PROBE_DEADLINE).map_err(|error| {
+    runner.instruct(&plan, &[control_file.as_fd()], START_DEADLINE).map_err(|error| {
         let what = format!("starting a runner: {}", runner.describe_end());
         Fault::Broken { what, source: error }
     })
@@ -356,7 +361,8 @@ fn probe(config: &CpuConfig, cpus: &[usize]) -> Result<Hello, Fault> {
 
 /// Puts together what a runner says of itself and what this process knows.
 fn isolation_of(hello: &Hello, no_sealing: Option<&str>) -> Isolation {
-    let unprotected_inputs: Vec<&str> = no_sealing.into_iter().chain(hello.no_hiding.as_deref()).collect();
+    let unprotected_inputs: Vec<&str> =
+        no_sealing.into_iter().chain(hello.no_hiding.as_deref()).collect();
     let sealed_inputs = match unprotected_inputs.as_slice() {
         [] => Guard::Active,
         reasons => Guard::Missing { reason: reasons.join("; ") },

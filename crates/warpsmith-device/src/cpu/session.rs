@@ -6,7 +6,7 @@
 //! outputs. A candidate that says `done` too early is therefore caught by what it has not written.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -19,15 +19,15 @@ use warpsmith_model::CrashCause;
 use super::control::{ControlPage, Part, stage};
 use super::crash::{self, Description, Memory};
 use super::info;
-use super::layout::{Arena, Owner, Region};
+use super::layout::{Owner, Region};
+use super::outputs::Outputs;
 use super::plan::{self, Hello, Plan};
-use super::poison::{canary_intact, fill_canary, fill_poison};
 use super::runner::RUNNER_ARGUMENT;
-use crate::sys::memory::{Mapping, MemoryFile, page_bytes};
+use crate::sys::memory::page_bytes;
 use crate::sys::process::{ChildState, OwnedChild, allow_cpu_time};
 use crate::sys::userfault::Userfault;
 use crate::sys::{futex, socket};
-use crate::target::{Clocked, Extent, Fault, Session, TensorPlan};
+use crate::target::{Clocked, Extent, Fault, LaunchPlan, Session};
 
 /// How long the worker sleeps at most before it looks whether the runner still lives. A runner that
 /// crashes says so at once; this is for one that was killed.
@@ -64,8 +64,8 @@ impl StartedRunner {
         files: &[BorrowedFd<'_>],
         deadline: Duration,
     ) -> io::Result<Hello> {
-        self.socket.set_read_timeout(Some(deadline.max(Duration::from_millis(1))))?;
-        self.socket.set_write_timeout(Some(deadline.max(Duration::from_millis(1))))?;
+        self.socket.set_read_timeout(Some(deadline))?;
+        self.socket.set_write_timeout(Some(deadline))?;
         plan::send(&mut self.socket, plan)?;
         socket::send_descriptors(&self.socket, files)?;
         plan::receive(&mut self.socket)
@@ -104,8 +104,8 @@ pub(crate) struct Parts {
     pub(crate) arena_start: u64,
     /// How many cases there are.
     pub(crate) n_cases: usize,
-    /// How many launches the program has.
-    pub(crate) n_launches: usize,
+    /// The program's launches.
+    pub(crate) launches: Vec<LaunchPlan>,
     /// How many threads run it.
     pub(crate) n_threads: u32,
     /// How long a batch may take.
@@ -125,7 +125,7 @@ pub(crate) struct CpuSession {
     current_case: usize,
     arena_start: u64,
     n_cases: usize,
-    n_launches: usize,
+    launches: Vec<LaunchPlan>,
     n_threads: u32,
     deadline: Duration,
     /// The number of the newest command.
@@ -147,7 +147,7 @@ impl CpuSession {
             current_case: 0,
             arena_start: parts.arena_start,
             n_cases: parts.n_cases,
-            n_launches: parts.n_launches,
+            launches: parts.launches,
             n_threads: parts.n_threads,
             deadline: parts.deadline,
             number: 0,
@@ -171,6 +171,22 @@ impl CpuSession {
         }
         session.freeze()?;
         Ok(session)
+    }
+
+    /// Refuses batches that the session cannot run.
+    fn check_batch(&self, cases: &[usize], blocks: &[i64]) -> Result<(), Fault> {
+        let all_blocks = self.launches.last().map_or(0, |launch| launch.blocks);
+        let message = if let Some(case) = cases.iter().find(|case| **case >= self.n_cases) {
+            format!("there is no case {case}")
+        } else if let Some(block) = blocks.iter().find(|block| !(0..all_blocks).contains(*block)) {
+            format!("there is no block {block}")
+        } else if cases.len() + blocks.len() > self.page.words().len() {
+            format!("{} cases and {} blocks are too many", cases.len(), blocks.len())
+        } else {
+            return Ok(());
+        };
+        let source = io::Error::new(io::ErrorKind::InvalidInput, message);
+        Err(Fault::Broken { what: "launching".to_string(), source })
     }
 
     /// Runs one command and returns what the clock says.
@@ -204,7 +220,8 @@ impl CpuSession {
         let (clock_after, ticks_after) =
             self.wait(began, |control| control.done.0.load(Ordering::Acquire) == number)?;
         let elapsed = clock_after.saturating_duration_since(clock_before);
-        let ticks = ticks_before.zip(ticks_after).map(|(before, after)| after.saturating_sub(before));
+        let ticks =
+            ticks_before.zip(ticks_after).map(|(before, after)| after.saturating_sub(before));
         Ok(Clocked { elapsed_s: elapsed.as_secs_f64(), ticks })
     }
 
@@ -224,21 +241,26 @@ impl CpuSession {
     }
 
     /// Sleeps until the runner has done what is waited for; returns the time at which it was seen.
+    ///
+    /// Falls asleep before it looks at anything else: when there are as many threads as processors,
+    /// one of them can only start when this one sleeps.
     fn wait(
         &mut self,
         began: Instant,
         is_done: impl Fn(&super::control::Control) -> bool,
     ) -> Result<(Instant, Option<u64>), Fault> {
+        let mut remaining = self.deadline;
         loop {
-            let now = (Instant::now(), info::ticks());
             let control = self.page.control();
             let bell = control.bell.0.load(Ordering::Acquire);
-            if is_done(control) {
+            if !is_done(control) {
+                futex::wait(&control.bell.0, bell, Some(remaining.min(LOOK_EVERY)));
+            }
+            let now = (Instant::now(), info::ticks());
+            if is_done(self.page.control()) {
                 return Ok(now);
             }
-            let remaining = self.check_alive(began)?;
-            let control = self.page.control();
-            futex::wait(&control.bell.0, bell, Some(remaining.min(LOOK_EVERY)));
+            remaining = self.check_alive(began)?;
         }
     }
 
@@ -252,7 +274,7 @@ impl CpuSession {
         match self.deadline.checked_sub(began.elapsed()) {
             Some(remaining) if !remaining.is_zero() => Ok(remaining),
             _ => {
-                self.signal(libc::SIGKILL)?;
+                self.kill()?;
                 Err(Fault::TimedOut { limit_s: self.deadline.as_secs_f64() })
             }
         }
@@ -323,7 +345,7 @@ impl CpuSession {
             let own_start = regions.iter().find(|region| region.owner == own);
             let offset = at as i64 - own_start.map_or(0, Region::content_at) as i64;
             let tensor = self.outputs.tensors[tensor].name.clone();
-            self.signal(libc::SIGKILL)?;
+            self.kill()?;
             return Err(Fault::Crashed(CrashCause::OutOfBounds { tensor, offset }));
         }
         Ok(())
@@ -365,6 +387,10 @@ impl CpuSession {
         self.child.poll().map_err(broken("looking after a runner"))
     }
 
+    fn kill(&mut self) -> Result<(), Fault> {
+        self.child.kill().map_err(broken("ending a runner"))
+    }
+
     fn signal(&self, signal: libc::c_int) -> Result<(), Fault> {
         self.child.signal(signal).map_err(broken("signalling a runner"))
     }
@@ -376,18 +402,13 @@ impl Session for CpuSession {
             Extent::All => &[],
             Extent::Blocks(blocks) => blocks,
         };
-        let n_words = self.page.words().len();
-        if cases.iter().any(|case| *case >= self.n_cases) || cases.len() + blocks.len() > n_words {
-            let source = io::Error::new(
-                io::ErrorKind::InvalidInput,
-                format!("a batch of {} cases and {} blocks", cases.len(), blocks.len()),
-            );
-            return Err(Fault::Broken { what: "launching".to_string(), source });
-        }
+        self.check_batch(cases, blocks)?;
         self.reveal(cases)?;
         let clocked = match extent {
             Extent::All => self.command(Part::All, cases, &[])?,
-            Extent::Blocks(_) if self.n_launches < 2 => self.command(Part::Blocks, cases, blocks)?,
+            Extent::Blocks(_) if self.launches.len() < 2 => {
+                self.command(Part::Blocks, cases, blocks)?
+            }
             // Case by case, because the cases share the scratch buffers that the earlier launches
             // fill for the last one.
             Extent::Blocks(_) => {
@@ -416,83 +437,6 @@ impl Session for CpuSession {
 
     fn poison(&mut self, case: usize) {
         self.outputs.poison(case);
-    }
-}
-
-/// The outputs of a session's cases, in memory that the runner shares.
-#[derive(Debug)]
-pub(crate) struct Outputs {
-    mapping: Mapping,
-    pub(crate) arena: Arena,
-    pub(crate) tensors: Vec<TensorPlan>,
-}
-
-impl Outputs {
-    /// Creates the file of all outputs, poisons them and fills their surroundings.
-    pub(crate) fn create(arena: Arena, tensors: &[TensorPlan]) -> io::Result<(MemoryFile, Self)> {
-        // A program without outputs has an empty file, which cannot be mapped.
-        let bytes = arena.output_file_bytes.max(page_bytes());
-        let file = MemoryFile::create(c"warpsmith-outputs", bytes)?;
-        let mapping = Mapping::shared(file.as_fd(), bytes)?;
-        let mut outputs = Self { mapping, arena, tensors: tensors.to_vec() };
-        for idx in 0..outputs.arena.regions.len() {
-            let region = outputs.arena.regions[idx];
-            if let Owner::Output(_, tensor) = region.owner {
-                let dtype = outputs.tensors[tensor].dtype;
-                let pages = outputs.pages_mut(&region);
-                fill_canary(&mut pages[..region.block.lead_bytes]);
-                fill_poison(dtype, &mut pages[region.block.content()]);
-                fill_canary(&mut pages[region.block.tail()]);
-            }
-        }
-        Ok((file, outputs))
-    }
-
-    fn tensor(&self, case: usize, tensor: usize) -> &[u8] {
-        let region = self
-            .arena
-            .regions
-            .iter()
-            .find(|region| region.owner == Owner::Output(case, tensor))
-            .expect("callers name a case of the session and an output of the program");
-        &self.pages(region)[region.block.content()]
-    }
-
-    fn overwritten_guard(&self, case: usize) -> Option<usize> {
-        self.arena.regions.iter().find_map(|region| match region.owner {
-            Owner::Output(of_case, tensor) if of_case == case => {
-                let pages = self.pages(region);
-                let is_intact = canary_intact(&pages[..region.block.lead_bytes])
-                    && canary_intact(&pages[region.block.tail()]);
-                (!is_intact).then_some(tensor)
-            }
-            _ => None,
-        })
-    }
-
-    fn poison(&mut self, case: usize) {
-        for idx in 0..self.arena.regions.len() {
-            let region = self.arena.regions[idx];
-            if let Owner::Output(of_case, tensor) = region.owner
-                && of_case == case
-            {
-                let dtype = self.tensors[tensor].dtype;
-                fill_poison(dtype, &mut self.pages_mut(&region)[region.block.content()]);
-            }
-        }
-    }
-
-    fn pages(&self, region: &Region) -> &[u8] {
-        // SAFETY: everything is mapped readable; the runner, which alone writes besides us, is frozen
-        // or dead whenever a session can be looked at.
-        let content = unsafe { self.mapping.content() };
-        &content[region.file_offset..region.file_offset + region.block.mapped_bytes]
-    }
-
-    fn pages_mut(&mut self, region: &Region) -> &mut [u8] {
-        // SAFETY: as above, for writing; the borrow is exclusive.
-        let content = unsafe { self.mapping.content_mut() };
-        &mut content[region.file_offset..region.file_offset + region.block.mapped_bytes]
     }
 }
 

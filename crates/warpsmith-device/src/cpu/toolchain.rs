@@ -189,8 +189,7 @@ pub(crate) fn run(
             process::limit(libc::RLIMIT_FSIZE, FILE_BYTES)?;
             process::forgo_new_privileges()?;
             if let Some(rules) = &rules {
-                let result =
-                    libc::syscall(libc::SYS_landlock_restrict_self, rules.as_raw_fd(), 0);
+                let result = libc::syscall(libc::SYS_landlock_restrict_self, rules.as_raw_fd(), 0);
                 check(result as libc::c_int)?;
             }
             Ok(())

@@ -8,9 +8,8 @@ use std::time::Duration;
 use warpsmith_model::lab::{Baseline, Kernel, Role, Workload};
 use warpsmith_model::rng::Rng;
 use warpsmith_model::{
-    Blob, Build, Environment, ErrorSize, Fidelity, Guard, Job, Lab, Mismatch, MismatchKind, Outcome,
-    Params,
-    Request, RequestLimits, Stage,
+    Blob, Build, Environment, ErrorSize, Fidelity, Guard, Job, Lab, Mismatch, MismatchKind,
+    Outcome, Params, Request, RequestLimits, Stage,
 };
 
 use crate::bind;
@@ -18,7 +17,8 @@ use crate::check::{self, Budget, Coverage, Wrong};
 use crate::corpus::{Case, Corpus};
 use crate::error::DeviceError;
 use crate::target::{
-    Artifact, CaseId, Clocked, Extent, Fault, LaunchPlan, Program, Session, Target, TensorPlan, Unit,
+    Artifact, CaseId, Clocked, Extent, Fault, LaunchPlan, Program, Session, Target, TensorPlan,
+    Unit,
 };
 
 /// Why an evaluation ends before its end.
@@ -251,8 +251,7 @@ impl<'a> Bench<'a> {
             Some(rival) => &mut **rival,
             None => &mut *self.target,
         };
-        let program =
-            self.subject.program(target, self.lab, shape, deadline, &mut self.artifacts);
+        let program = self.subject.program(target, self.lab, shape, deadline, &mut self.artifacts);
         for (_, artifact) in &self.artifacts[known..] {
             let log = Blob::new(artifact.log.clone());
             self.builds.push(Build {

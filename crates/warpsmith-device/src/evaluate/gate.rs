@@ -130,8 +130,7 @@ pub(super) fn workload(bench: &mut Bench<'_>, workload: &Workload) -> Result<Err
 /// Returns two contents of the first distribution and, where answers are cheap, one of each other.
 fn gate_cases(bench: &mut Bench<'_>, workload: &Workload) -> Result<Vec<Arc<Case>>, Stop> {
     let (lab, seed) = (bench.lab, bench.seed);
-    let mut cases =
-        bench.corpus.cases(bench.target, lab, workload, 0, seed, Want::Exactly(2))?;
+    let mut cases = bench.corpus.cases(bench.target, lab, workload, 0, seed, Want::Exactly(2))?;
     let further = lab.inputs.len() - 1;
     let answer_s = bench.corpus.answer_s(bench.target, lab, workload, seed)?;
     if answer_s * further as f64 > FURTHER_DISTRIBUTIONS_S {

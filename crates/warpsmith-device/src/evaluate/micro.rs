@@ -54,8 +54,7 @@ pub(super) fn measure(bench: &mut Bench<'_>, workload: &Workload) -> Result<Meas
         let mut session = bench.open(&program, &chosen)?;
         let warm_up = Extent::Blocks(wave.clone());
         let first = bench.launch(&mut *session, &[0], &warm_up, &workload.name)?;
-        let judged =
-            bench.judge(&*session, 0, &chosen[0], &program, Stage::Gate, Look::Written)?;
+        let judged = bench.judge(&*session, 0, &chosen[0], &program, Stage::Gate, Look::Written)?;
         error = worse(error, judged);
         if !sized {
             let multiple = (WAVE_S / first.elapsed_s.max(1e-9)).ceil() as i64;

@@ -194,15 +194,8 @@ fn inputs_are_hashed_at_every_fidelity_where_they_are_not_sealed() {
     let kernel = lab.kernel("10_fast").expect("there");
     let request = request(&lab, Fidelity::Rank, &BOTH);
     let ceilings = ceilings(1e12);
-    let finding = evaluate(
-        &mut fake,
-        &mut corpus(),
-        &lab,
-        kernel,
-        &request,
-        &environment,
-        Some(&ceilings),
-    );
+    let finding =
+        evaluate(&mut fake, &mut corpus(), &lab, kernel, &request, &environment, Some(&ceilings));
     let trial = finding.expect("data").trial;
     assert_eq!(mismatch(&trial), (MismatchKind::InputChanged, Stage::Gate));
     assert_eq!(trial.notes, ["ran without sealed inputs: an old kernel"]);
@@ -240,29 +233,29 @@ fn short_launches_are_batched() {
 }
 
 #[test]
-fn faster_than_the_machine_can_be_is_implausible() {
+fn faster_than_the_machine_can_be_is_implausible_unless_the_ceilings_were_too_low() {
     let lab = lab();
-    let mut fake = machine();
     let request = request(&lab, Fidelity::Rank, &BOTH);
-    let environment = environment(&fake);
     let kernel = lab.kernel("10_fast").expect("there");
-    // 2 operations in half a nanosecond is four times a peak of 1e9.
-    let ceilings = ceilings(1e9);
-    let finding = evaluate(
-        &mut fake,
-        &mut corpus(),
-        &lab,
-        kernel,
-        &request,
-        &environment,
-        Some(&ceilings),
-    );
-    let outcome = finding.expect("data").trial.outcome;
+    let outcome = |probe_s: f64| {
+        let mut fake = machine();
+        fake.kernel("ceilings.c", move |_| Ok(probe_s));
+        let environment = environment(&fake);
+        let mut corpus = corpus();
+        // 2 operations in half a nanosecond is four times a peak of 1e9.
+        let low = ceilings(1e9);
+        evaluate(&mut fake, &mut corpus, &lab, kernel, &request, &environment, Some(&low))
+            .expect("data")
+            .trial
+            .outcome
+    };
+    let implausible = outcome(10.0);
     assert!(
-        matches!(&outcome, Outcome::Implausible { workload, .. } if workload == "small"),
+        matches!(&implausible, Outcome::Implausible { workload, .. } if workload == "small"),
         "{}",
-        outcome.describe()
+        implausible.describe()
     );
+    assert_eq!(outcome(1e-6).verdict(), Verdict::Passed);
 }
 
 #[test]
@@ -272,10 +265,7 @@ fn faults_become_outcomes() {
         trial(&mut fake, Fidelity::Rank).outcome.verdict()
     };
     assert_eq!(verdict(|| Fault::TimedOut { limit_s: 1.0 }), Verdict::TimedOut);
-    assert_eq!(
-        verdict(|| Fault::Crashed(CrashCause::Exited { status: 3 })),
-        Verdict::Crashed
-    );
+    assert_eq!(verdict(|| Fault::Crashed(CrashCause::Exited { status: 3 })), Verdict::Crashed);
     let lab = lab();
     let request = request(&lab, Fidelity::Rank, &BOTH);
     let mut uncompiled = machine();

@@ -4,11 +4,9 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use warpsmith_model::lab::Workload;
-use warpsmith_model::roofline::{PLAUSIBILITY_MARGIN, plausible_floor_s};
 use warpsmith_model::rng::Rng;
-use warpsmith_model::{
-    Ceilings, ErrorSize, Lab, Measurement, Outcome, Stage, stats,
-};
+use warpsmith_model::roofline::{PLAUSIBILITY_MARGIN, plausible_floor_s};
+use warpsmith_model::{Ceilings, ErrorSize, Lab, Measurement, Outcome, Stage, stats};
 
 use super::bench::{Bench, Look, Stop, worse};
 use crate::bind;
@@ -99,8 +97,7 @@ fn measure(
 
         // The warm-up is a launch like any other and is judged in full, before anything is timed.
         let first = bench.launch(&mut *session, &[0], &Extent::All, &workload.name)?;
-        let judged =
-            bench.judge(&*session, 0, &chosen[0], program, Stage::Gate, Look::All)?;
+        let judged = bench.judge(&*session, 0, &chosen[0], program, Stage::Gate, Look::All)?;
         error = worse(error, judged);
         let batch = *batch.get_or_insert_with(|| {
             let launch_s = first.elapsed_s.min(plan.estimate_s.unwrap_or(f64::INFINITY));

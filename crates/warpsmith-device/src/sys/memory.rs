@@ -45,10 +45,8 @@ impl MemoryFile {
     /// Forbids every later writing and every change of size and of these prohibitions. Mappings
     /// made from now on can never be made writable.
     pub(crate) fn seal(&self) -> io::Result<()> {
-        let seals = libc::F_SEAL_FUTURE_WRITE
-            | libc::F_SEAL_GROW
-            | libc::F_SEAL_SHRINK
-            | libc::F_SEAL_SEAL;
+        let seals =
+            libc::F_SEAL_FUTURE_WRITE | libc::F_SEAL_GROW | libc::F_SEAL_SHRINK | libc::F_SEAL_SEAL;
         // SAFETY: the descriptor is open; `F_ADD_SEALS` takes an integer.
         check(unsafe { libc::fcntl(self.0.as_raw_fd(), libc::F_ADD_SEALS, seals) })?;
         Ok(())

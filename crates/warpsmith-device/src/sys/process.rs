@@ -45,6 +45,15 @@ impl OwnedChild {
         Ok(())
     }
 
+    /// Kills the child and waits until it has ended.
+    pub(crate) fn kill(&mut self) -> io::Result<()> {
+        self.signal(libc::SIGKILL)?;
+        while self.end.is_none() {
+            self.wait_with(0)?;
+        }
+        Ok(())
+    }
+
     /// Returns the child's state without waiting.
     pub(crate) fn poll(&mut self) -> io::Result<ChildState> {
         self.wait_with(libc::WNOHANG | libc::WUNTRACED)
@@ -89,9 +98,8 @@ impl OwnedChild {
 
 impl Drop for OwnedChild {
     fn drop(&mut self) {
-        // Both can fail only when the child is gone already, which is what they are for.
-        let _ = self.signal(libc::SIGKILL);
-        while self.end.is_none() && self.wait_with(0).is_ok() {}
+        // Fails only when the child is gone already, which is what it is for.
+        let _ = self.kill();
     }
 }
 

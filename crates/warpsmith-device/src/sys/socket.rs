@@ -68,9 +68,8 @@ pub(crate) fn receive_descriptors(socket: &UnixStream, count: usize) -> io::Resu
         message.msg_control = (&raw mut control).cast();
         message.msg_controllen = CONTROL_BYTES as _;
         // SAFETY: every pointer in `message` is valid for its stated length.
-        let got = unsafe {
-            libc::recvmsg(socket.as_raw_fd(), &raw mut message, libc::MSG_CMSG_CLOEXEC)
-        };
+        let got =
+            unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, libc::MSG_CMSG_CLOEXEC) };
         if got == -1 {
             return Err(io::Error::last_os_error());
         }

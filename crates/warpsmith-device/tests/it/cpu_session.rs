@@ -1,11 +1,9 @@
 //! Sessions of the CPU target: results, batches, blocks, memory, upkeep.
 
 use crate::support::*;
-use warpsmith_device::poison::is_poison;
 use warpsmith_device::cpu::{Cpu, CpuConfig};
-use warpsmith_device::target::{
-    Argument, CaseId, Extent, Fault, LaunchPlan, Program, Target,
-};
+use warpsmith_device::poison::is_poison;
+use warpsmith_device::target::{Argument, CaseId, Extent, Fault, LaunchPlan, Program, Target};
 use warpsmith_model::DType;
 
 #[test]
@@ -142,6 +140,8 @@ fn mistakes_of_the_caller_are_errors_and_not_crashes() {
     let mut session = bench.cpu.open(&program, &[case], DEADLINE).expect("opens");
     check(session.launch(&[1], &Extent::All).map(|_| ()));
     check(session.launch(&[0], &Extent::Blocks(vec![0; 1 << 20])).map(|_| ()));
+    check(session.launch(&[0], &Extent::Blocks(vec![100])).map(|_| ()));
+    check(session.launch(&[0], &Extent::Blocks(vec![-1])).map(|_| ()));
     session.launch(&[0], &Extent::All).expect("still runs");
     bench.cpu.unstage(case);
     session.launch(&[0], &Extent::All).expect("a session keeps its cases");

@@ -20,7 +20,7 @@ pub(crate) fn runner_exe() -> PathBuf {
 /// A target with a cache of its own.
 pub(crate) struct Bench {
     pub(crate) cpu: Cpu,
-    pub(crate) cache: TempDir,
+    _cache: TempDir,
 }
 
 impl Bench {
@@ -32,7 +32,7 @@ impl Bench {
         let cache = tempfile::tempdir().expect("a folder");
         let cache_dir = cache.path().to_path_buf();
         let config = CpuConfig { cache_dir, runner_exe: Some(runner_exe()), threads };
-        Self { cpu: Cpu::new(config).expect("a target"), cache }
+        Self { cpu: Cpu::new(config).expect("a target"), _cache: cache }
     }
 
     /// Compiles `source`, whose function is `kernel`, for vectors `x`, `y` and `z`.

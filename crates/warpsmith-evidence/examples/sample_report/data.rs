@@ -8,10 +8,10 @@ use warpsmith_model::rng::Rng;
 use warpsmith_model::{
     Absent, Authority, Blob, BlobId, Build, Candidate, CandidateId, Ceilings, ChainRecord,
     ComparisonPurpose, ComparisonRecord, Compiler, Contender, ContenderKind, CrashCause, DType,
-    DeviceInfo, Environment, ErrorSize, FORMAT_VERSION, Fidelity, Finding, Guard, InputsRecord, Isolation,
-    Job, KernelRecord, LabId, LabRecord, Measurement, Mismatch, MismatchKind, MissingBaseline,
-    Origin, Outcome, PairedRounds, Params, Proof, RunId, RunRecord, RunStatus, RunTrial,
-    Sensitivity, Stage, StopReason, Trial, TrialId, TunableRecord, Value, WorkloadRecord,
+    DeviceInfo, Environment, ErrorSize, FORMAT_VERSION, Fidelity, Finding, Guard, InputsRecord,
+    Isolation, Job, KernelRecord, LabId, LabRecord, Measurement, Mismatch, MismatchKind,
+    MissingBaseline, Origin, Outcome, PairedRounds, Params, Proof, RunId, RunRecord, RunStatus,
+    RunTrial, Sensitivity, Stage, StopReason, Trial, TrialId, TunableRecord, Value, WorkloadRecord,
 };
 
 use warpsmith_evidence::{Store, StoreError};
@@ -248,7 +248,7 @@ impl Maker {
         let rounds = workloads.iter().enumerate().map(|(idx, workload)| {
             let is_absent = |contender: usize| contender == 4 && workload.name.ends_with("causal");
             let mut samples_s: Vec<Vec<f64>> = vec![Vec::new(); contenders.len()];
-            for _ in 0..30 {
+            for _ in 0..20 {
                 let moment = 1.0 + 0.05 * self.rng.unit();
                 for (contender, samples) in samples_s.iter_mut().enumerate() {
                     if !is_absent(contender) {

@@ -25,7 +25,7 @@ pub struct ReportData {
     pub chain: Option<ChainRecord>,
     /// The trials, in order.
     pub trials: Vec<RunTrial>,
-    /// The paired comparisons, in order; the last one is the headline.
+    /// The paired comparisons, in order; the last one that was meant as final is the headline.
     pub comparisons: Vec<ComparisonRecord>,
     /// Sources and compiler logs that trials name.
     pub texts: BTreeMap<BlobId, String>,

@@ -272,18 +272,17 @@ impl Campaign {
         Ok(finding.trial)
     }
 
-    /// Returns the ceilings: of this run if they were measured, else measured now.
+    /// Measures the ceilings; called again, it keeps the best that the run has seen.
     pub fn ceilings(&mut self) -> Result<Ceilings> {
-        if let Some(ceilings) = self.store.ceilings(&self.run)? {
-            return Ok(ceilings);
-        }
-        match self.pool.ask(&Ask::Ceilings)? {
-            Answer::Ceilings(ceilings) => {
-                self.store.put_ceilings(&self.run, &ceilings, now_unix_s())?;
-                Ok(ceilings)
-            }
-            other => bail!("the worker answered a question for ceilings with {other:?}"),
-        }
+        let Answer::Ceilings(measured) = self.pool.ask(&Ask::Ceilings)? else {
+            bail!("the worker did not answer a question for ceilings");
+        };
+        let best = match self.store.ceilings(&self.run)? {
+            Some(known) => known.best_of(&measured),
+            None => measured,
+        };
+        self.store.put_ceilings(&self.run, &best, now_unix_s())?;
+        Ok(best)
     }
 
     fn lab_ref(&self, seed: u64) -> LabRef {

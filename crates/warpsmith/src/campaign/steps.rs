@@ -8,7 +8,7 @@ use warpsmith_device::bind;
 use warpsmith_model::lab::Kernel;
 use warpsmith_model::stats::median;
 use warpsmith_model::{
-    Answer, Ask, ChainRecord, Fidelity, Finding, Origin, Params, Trial, Value, units,
+    Answer, Ask, ChainRecord, Fidelity, Finding, Origin, Params, Trial, Value, suggest, units,
 };
 use warpsmith_search::{
     Evolution, Proposal, Proposer, Score, Space, Strategy, StrategyConfig, score, strategy,
@@ -110,10 +110,9 @@ impl Campaign {
         self.loaded.lab.kernel(name).cloned().with_context(|| {
             let names: Vec<&str> =
                 self.loaded.lab.kernels.iter().map(|kernel| kernel.name.as_str()).collect();
-            format!(
-                "the lab has no kernel `{name}`\nhint: it has {}",
-                names.join(", ")
-            )
+            let meant = suggest::closest(name, names.iter().copied());
+            let meant = meant.map_or_else(String::new, |meant| format!("did you mean `{meant}`? "));
+            format!("the lab has no kernel `{name}`\nhint: {meant}it has {}", names.join(", "))
         })
     }
 

@@ -30,7 +30,7 @@ pub fn run(context: &Context, arguments: TuneArgs) -> Result<()> {
 pub fn steps(campaign: &mut Campaign) -> Result<summary::Summary> {
     summary::announce(campaign);
     campaign.prove()?;
-    let ceilings = campaign.ceilings()?;
+    campaign.ceilings()?;
     let kernel = match campaign.settings.kernel.clone() {
         Some(name) => campaign.kernel(&name)?,
         None => {
@@ -39,6 +39,7 @@ pub fn steps(campaign: &mut Campaign) -> Result<summary::Summary> {
         }
     };
     let (winner, full) = run::search_and_verify(campaign, &kernel)?;
+    let ceilings = campaign.ceilings()?;
     let comparison = campaign.stored_comparison(ComparisonPurpose::Finalists)?;
     summary::Summary::of(campaign, &winner, &full, comparison, ceilings, None)
 }

@@ -184,8 +184,8 @@ fn running_rules(arena: &Range<u64>) -> Result<Rules, String> {
 /// Installs a filter on every thread; whatever it does not name raises `SIGSYS`.
 fn install(rules: Rules) -> Result<(), String> {
     let arch: TargetArch = std::env::consts::ARCH.try_into().map_err(text)?;
-    let filter = SeccompFilter::new(rules, SeccompAction::Trap, SeccompAction::Allow, arch)
-        .map_err(text)?;
+    let filter =
+        SeccompFilter::new(rules, SeccompAction::Trap, SeccompAction::Allow, arch).map_err(text)?;
     let program: BpfProgram = filter.try_into().map_err(text)?;
     seccompiler::apply_filter_all_threads(&program).map_err(text)
 }

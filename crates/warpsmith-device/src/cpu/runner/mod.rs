@@ -113,8 +113,7 @@ fn prepare(received: Received) -> Result<(), Failure> {
     let protected = arena as u64..(arena + plan.arena_bytes) as u64;
     let no_seccomp = confine::filter_for_loading(&protected).err();
     let filtered = no_seccomp.is_none();
-    let hello =
-        Hello { arena_start: arena as u64, no_seccomp, no_landlock, no_rlimits, no_hiding };
+    let hello = Hello { arena_start: arena as u64, no_seccomp, no_landlock, no_rlimits, no_hiding };
     plan::send(&mut socket, &hello).map_err(broken("answering the worker"))?;
     let Some(program) = plan.program else {
         // Asked only how well it is confined.
@@ -143,11 +142,7 @@ fn prepare(received: Received) -> Result<(), Failure> {
 /// Reserves the arena, puts everything into it, and returns its first address. Inputs are hidden
 /// until their case is launched: a candidate that could read the inputs of later launches could do
 /// their work in a launch that nobody times.
-fn build_arena(
-    plan: &Plan,
-    files: &[OwnedFd],
-    curtain: Option<&Userfault>,
-) -> io::Result<usize> {
+fn build_arena(plan: &Plan, files: &[OwnedFd], curtain: Option<&Userfault>) -> io::Result<usize> {
     let reservation = Mapping::reserve(LEAD_BYTES + ARENA_ALIGNMENT + plan.arena_bytes)?;
     let reserved = reservation.start().as_ptr() as usize;
     let start = (reserved + LEAD_BYTES).next_multiple_of(ARENA_ALIGNMENT);
@@ -226,9 +221,8 @@ fn loader_message() -> String {
 
 /// Turns offsets into pointers.
 fn place(program: ProgramPlan, entries: Vec<Option<Entry>>, arena: usize) -> Loaded {
-    let point = |offsets: &[usize]| -> Vec<usize> {
-        offsets.iter().map(|offset| arena + offset).collect()
-    };
+    let point =
+        |offsets: &[usize]| -> Vec<usize> { offsets.iter().map(|offset| arena + offset).collect() };
     Loaded {
         cases: program.cases.iter().map(|case| point(case)).collect(),
         axes: program.axes,

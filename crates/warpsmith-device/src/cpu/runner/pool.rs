@@ -210,8 +210,7 @@ impl Pool {
 
     /// Arrives; the last thread prepares the next launch while the others cannot look.
     fn is_last_to_arrive(&self) -> bool {
-        let is_last =
-            self.arrived.0.fetch_add(1, Ordering::AcqRel) + 1 == self.cpus.len() as u32;
+        let is_last = self.arrived.0.fetch_add(1, Ordering::AcqRel) + 1 == self.cpus.len() as u32;
         if is_last {
             self.arrived.0.store(0, Ordering::Relaxed);
             self.next.0.store(0, Ordering::Relaxed);

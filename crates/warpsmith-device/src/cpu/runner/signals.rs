@@ -54,10 +54,8 @@ extern "C" fn describe(
     // SAFETY: the control page is never unmapped by the harness; if the candidate did that, this
     // faults and the kernel ends the process.
     let control = unsafe { &*CONTROL.load(Ordering::Acquire) };
-    let is_first = control
-        .crash_state
-        .compare_exchange(0, 1, Ordering::AcqRel, Ordering::Acquire)
-        .is_ok();
+    let is_first =
+        control.crash_state.compare_exchange(0, 1, Ordering::AcqRel, Ordering::Acquire).is_ok();
     if is_first {
         // SAFETY: the kernel passes a valid description. The C library has no accessor for the
         // number of a system call; it follows the call's address, which begins the union at 16.

@@ -154,7 +154,7 @@ fn kernel_effects(view: &View<'_>, kernel: &KernelRecord, board: &Leaderboard<'_
                 .collect();
             let chart = charts::effect(&effect.name, &groups)?;
             let caption =
-                format!("{} between its worst and its best median", words::ratio(spread));
+                format!("{} from worst to best median", words::ratio(spread));
             Some(html!(
                 "<figure><figcaption><code>{}</code> <span class='small'>{}</span></figcaption>{}</figure>\n",
                 effect.name, caption, chart
