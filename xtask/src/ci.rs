@@ -32,12 +32,19 @@ pub fn run() -> Result<()> {
 const TOOLS: [(&str, &str); 2] = [("clang", "clang"), ("chromium", "chromium")];
 
 fn provision_tools() -> Result<()> {
-    let missing: Vec<&str> =
-        TOOLS.iter().filter(|(program, _)| !on_path(program)).map(|(_, package)| *package).collect();
+    let missing: Vec<&str> = TOOLS
+        .iter()
+        .filter(|(program, _)| !on_path(program))
+        .map(|(_, package)| *package)
+        .collect();
     if missing.is_empty() {
         return Ok(());
     }
-    let hint = format!("install {} (on Debian: apt-get install {})", missing.join(" and "), missing.join(" "));
+    let hint = format!(
+        "install {} (on Debian: apt-get install {})",
+        missing.join(" and "),
+        missing.join(" ")
+    );
     let is_root = Command::new("id").arg("-u").output().is_ok_and(|out| out.stdout == b"0\n");
     if !is_root || !on_path("apt-get") {
         bail!("the tests need tools that are not on PATH: {hint}");

@@ -1,5 +1,5 @@
 //! Prints what a session costs on this machine: opening, launching, closing, and the clock's reading
-//! of a launch that does nothing.
+//! of a launch that does nothing. The argument is the number of elements of its one output.
 
 use std::time::{Duration, Instant};
 
@@ -14,6 +14,7 @@ fn main() -> Result<(), Fault> {
     if std::env::args().nth(1).as_deref() == Some(RUNNER_ARGUMENT) {
         runner_main();
     }
+    let elements = std::env::args().nth(1).and_then(|text| text.parse().ok()).unwrap_or(64);
     let cache_dir = std::env::temp_dir().join("warpsmith-session-cost");
     let mut cpu = Cpu::new(CpuConfig { cache_dir, runner_exe: None, threads: None })?;
     let artifact = cpu.compile(&Unit {
@@ -29,7 +30,7 @@ fn main() -> Result<(), Fault> {
     })?;
     let tensors = vec![TensorPlan {
         name: "z".to_string(),
-        shape: vec![64],
+        shape: vec![elements],
         dtype: DType::F32,
         role: Role::Output,
     }];

@@ -15,7 +15,7 @@ use warpsmith_model::{
 };
 
 use crate::baseline::Python;
-use crate::clock;
+use crate::clock::{self, Reading};
 use crate::corpus::{Case, Corpus, Want};
 use crate::error::DeviceError;
 use crate::evaluate::{
@@ -345,7 +345,8 @@ impl Ring<'_> {
                 fastest_s = fastest_s.min(first_s.unwrap_or(f64::INFINITY));
             }
             let batch = *batch.get_or_insert_with(|| {
-                clock::batch_size(fastest_s, self.floor_s, timed.len(), ROUNDS_PER_OPENING)
+                let cases = timed.len();
+                clock::batch_size(Reading::LONG, fastest_s, self.floor_s, cases, ROUNDS_PER_OPENING)
             });
             let mut launched = 0;
             let mut done = false;
@@ -443,8 +444,7 @@ impl Ring<'_> {
             let judged =
                 judge_case(self.lab, &**session, *slot, case, program, stage, Look::All, rng);
             if let Err(mismatch) = judged {
-                let outcome = warpsmith_model::Outcome::Incorrect { mismatch };
-                return corner.stop(Stop::Outcome(outcome));
+                return corner.stop(Stop::incorrect(*mismatch));
             }
         }
         Ok(())

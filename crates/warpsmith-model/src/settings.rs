@@ -18,7 +18,7 @@ pub struct RunSettings {
     pub strategy: String,
     /// Search trials at most.
     pub budget_trials: u32,
-    /// Seconds of evaluation at most, summed over the search's trials.
+    /// Seconds of searching at most, compiling included.
     pub budget_s: f64,
     /// Determines every decision of the search and the inputs of ranking.
     pub seed: u64,

@@ -9,8 +9,8 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Ceilings, ChainRecord, ComparisonPurpose, ComparisonRecord, Environment, Finding, KernelText, LabId, Params,
-    Request,
+    Ceilings, ChainRecord, ComparisonPurpose, ComparisonRecord, Environment, Finding, KernelText,
+    LabId, Params, Request,
 };
 
 /// A question to a worker.

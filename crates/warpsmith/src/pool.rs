@@ -14,7 +14,8 @@ use warpsmith_device::cpu::{Quiet, QuietGuard, compile_unit, quiet_lock, quiet_l
 use warpsmith_device::target::Unit;
 use warpsmith_model::lab::{Kernel, lookup_all};
 use warpsmith_model::{
-    Answer, Ask, Blob, BlobId, Build, DeviceInfo, Finding, Hasher, Lab, Outcome, Request, Trial, TrialId,
+    Answer, Ask, Blob, BlobId, Build, DeviceInfo, Finding, Hasher, Lab, Outcome, Request, Trial,
+    TrialId,
 };
 
 use crate::output::say;
@@ -101,10 +102,12 @@ impl Pool {
         // What failed for a reason outside of the binary must be tried again.
         let telling = !matches!(trial.outcome, Outcome::CompileFailed { .. });
         let binaries: Vec<BlobId> = trial.builds.iter().map(|build| build.binary).collect();
-        if telling && trial.same_binary_as.is_none() && !binaries.is_empty() {
-            if let Some(key) = self.twin_key(lab, kernel, trial, &binaries) {
-                self.twins.entry(key).or_insert_with(|| trial.clone());
-            }
+        let original = trial.same_binary_as.is_none() && !binaries.is_empty();
+        if telling
+            && original
+            && let Some(key) = self.twin_key(lab, kernel, trial, &binaries)
+        {
+            self.twins.entry(key).or_insert_with(|| trial.clone());
         }
     }
 

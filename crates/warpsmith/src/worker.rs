@@ -8,15 +8,15 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use warpsmith_device::compare::{CompareOptions, Entrant, EntrantKind};
 use warpsmith_device::corpus::{Corpus, CorpusOptions};
 use warpsmith_device::cpu::{Cpu, CpuConfig, Quiet};
 use warpsmith_device::error::DeviceError;
-use warpsmith_device::compare::{CompareOptions, Entrant, EntrantKind};
 use warpsmith_device::{ceilings, compare, evaluate};
 use warpsmith_model::lab::{Kernel, parse_kernel};
 use warpsmith_model::{
-    Answer, Ask, Ceilings, CompareRequest, ContenderRequest, Environment, Finding, KernelText,
-    Lab, LabId, LabRef, Request, Verdict,
+    Answer, Ask, Ceilings, CompareRequest, ContenderRequest, Environment, Finding, KernelText, Lab,
+    LabId, LabRef, Request, Verdict,
 };
 
 use crate::labdir;
@@ -179,14 +179,15 @@ impl Worker {
         };
         let _quiet = crate::pool::quiet(Quiet::Timing)?;
         let (target, corpus) = (&mut self.target, &mut self.corpus);
-        let record =
-            compare::compare(target, corpus, &lab, &request.lab.dir, &entrants, &options)?;
+        let record = compare::compare(target, corpus, &lab, &request.lab.dir, &entrants, &options)?;
         Ok(Answer::Compared(Box::new(record)))
     }
 
     /// Returns the lab, loaded once; refuses a folder that holds something else than was asked.
     fn lab(&mut self, dir: &Path, id: &LabId) -> Result<Lab> {
-        if let Some((_, lab)) = self.lab.as_ref().filter(|(known, lab)| known == dir && lab.id == *id) {
+        if let Some((_, lab)) =
+            self.lab.as_ref().filter(|(known, lab)| known == dir && lab.id == *id)
+        {
             return Ok(lab.clone());
         }
         let lab = labdir::load(dir)?.lab;

@@ -74,21 +74,19 @@ pub fn compile_unit(cache_dir: &Path, unit: &Unit) -> Result<Artifact, Fault> {
         .map_err(|source| Fault::Broken { what: in_words("running", &tool.path), source })?;
     let compile_s = started.elapsed().as_secs_f64();
     match output.end {
-        toolchain::End::TimedOut => {
-            let limit_s = unit.deadline.as_secs_f64();
-            let message = format!("the compiler did not finish within {limit_s} s");
-            return Err(Fault::Compile { message, log: output.log });
+        toolchain::End::Exited(0) => {}
+        // Whatever it said before, this is why it did not finish.
+        end @ toolchain::End::TimedOut(_) => {
+            return Err(Fault::Compile { message: end.in_words(), log: output.log });
         }
-        toolchain::End::Exited(status) if !status.success() => {
+        end => {
             if output.log.contains("No space left on device") {
                 let source = io::Error::new(io::ErrorKind::StorageFull, output.log);
                 return Err(broken(source));
             }
-            let message =
-                first_error(&output.log).unwrap_or_else(|| format!("the compiler ended: {status}"));
+            let message = first_error(&output.log).unwrap_or_else(|| end.in_words());
             return Err(Fault::Compile { message, log: output.log });
         }
-        toolchain::End::Exited(_) => {}
     }
     let built = folder.path().join(BINARY_FILE);
     let command = std::iter::once(unit.compiler.clone()).chain(arguments).collect();

@@ -79,7 +79,8 @@ fn explain_address(address: u64, memory: Memory<'_>) -> CrashCause {
     }
 }
 
-fn signal_name(signal: i32) -> String {
+/// Returns the name of a signal.
+pub(crate) fn signal_name(signal: i32) -> String {
     let name = match signal {
         libc::SIGHUP => "SIGHUP",
         libc::SIGINT => "SIGINT",

@@ -49,7 +49,7 @@ use crate::sys::process::allowed_cpus;
 use crate::target::{Artifact, CaseId, Fault, Program, Session, Target, TensorPlan, Unit};
 use control::ControlPage;
 use layout::{Owner, Region};
-use outputs::Outputs;
+use outputs::{Outputs, Shelf};
 use plan::{Hello, OverlayPlan, Plan, ProgramPlan, Source};
 use session::{CpuSession, Parts, start_runner};
 
@@ -80,6 +80,7 @@ pub struct Cpu {
     next_case: usize,
     /// Copies of artifacts that nobody can change, by the hash of their bytes.
     artifacts: HashMap<BlobId, MemoryFile>,
+    shelf: Shelf,
 }
 
 /// Inputs in memory.
@@ -129,6 +130,7 @@ impl Cpu {
             cases: BTreeMap::new(),
             next_case: 0,
             artifacts: HashMap::new(),
+            shelf: Shelf::default(),
         })
     }
 
@@ -238,13 +240,12 @@ impl Target for Cpu {
         let plan = session_plan(program, &arena, cases.len(), &self.cpus);
         let preparing = broken("preparing a session");
         let (control_file, page) = ControlPage::create(CONTROL_WORDS).map_err(&preparing)?;
-        let (output_file, outputs) =
-            Outputs::create(arena, &program.tensors).map_err(&preparing)?;
+        let outputs = Outputs::create(arena, &program.tensors, &self.shelf).map_err(&preparing)?;
         self.sealed_artifact(&program.artifact)?;
         let mut files: Vec<BorrowedFd<'_>> = vec![
             control_file.as_fd(),
             self.artifacts[&program.artifact.binary].as_fd(),
-            output_file.as_fd(),
+            outputs.descriptor(),
         ];
         for case in cases {
             let staged = self.cases.get(&case.0).ok_or_else(|| misuse("a case is not staged"))?;

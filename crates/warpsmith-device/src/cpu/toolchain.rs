@@ -7,7 +7,7 @@ use std::io::{self, Read};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitStatus, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::{LazyLock, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -17,6 +17,8 @@ use landlock::{
 };
 use warpsmith_model::Compiler;
 
+use super::crash;
+use crate::sys::process::{ChildState, OwnedChild};
 use crate::sys::{check, process};
 use crate::target::Fault;
 
@@ -117,18 +119,13 @@ fn version(path: &Path) -> Result<String, Fault> {
     let folder = super::artifacts::WorkFolder::create(&std::env::temp_dir()).map_err(broken)?;
     let arguments = ["--version".to_string()];
     let output = run(path, &arguments, folder.path(), VERSION_DEADLINE).map_err(broken)?;
-    let failed = |why: &str| Fault::Unavailable(format!("`{} --version` {why}", path.display()));
-    match output.end {
-        End::Exited(status) if status.success() => {}
-        End::Exited(status) => return Err(failed(&format!("failed with {status}"))),
-        End::TimedOut => {
-            let limit_s = VERSION_DEADLINE.as_secs();
-            return Err(failed(&format!("did not finish within {limit_s} s")));
-        }
+    let failed = |why: &str| Fault::Unavailable(format!("`{} --version`: {why}", path.display()));
+    if output.end != End::Exited(0) {
+        return Err(failed(&output.end.in_words()));
     }
     let line = output.log.lines().next().map(str::trim).unwrap_or_default();
     if line.is_empty() {
-        return Err(failed("says nothing"));
+        return Err(failed("it says nothing"));
     }
     let version = line.to_string();
     KNOWN.lock().unwrap_or_else(PoisonError::into_inner).insert(key, version.clone());
@@ -147,10 +144,27 @@ pub(crate) struct Output {
 /// How a confined process ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
-    /// By itself or by a signal.
-    Exited(ExitStatus),
-    /// It was killed at its deadline.
-    TimedOut,
+    /// By itself, with this status.
+    Exited(i32),
+    /// By this signal, which was not ours.
+    Killed(i32),
+    /// It was killed at this deadline.
+    TimedOut(Duration),
+}
+
+impl End {
+    /// Says what happened to the compiler.
+    pub(crate) fn in_words(self) -> String {
+        match self {
+            Self::Exited(status) => format!("the compiler failed with status {status}"),
+            Self::Killed(signal) => {
+                format!("the compiler was killed by {}", crash::signal_name(signal))
+            }
+            Self::TimedOut(deadline) => {
+                format!("the compiler did not finish within {} s", deadline.as_secs_f64())
+            }
+        }
+    }
 }
 
 /// Runs a compiler in a folder, where alone it may write, and kills it and all of its children at
@@ -196,25 +210,19 @@ pub(crate) fn run(
         });
     }
     let started = Instant::now();
-    let mut child = command.spawn()?;
-    let group = child.id() as libc::pid_t;
-    let kill_group = || {
-        // SAFETY: the group is the child's own. It ends only when its last member has, so its
-        // number is nobody else's while a member is left, and without members nothing is killed.
-        unsafe { libc::kill(-group, libc::SIGKILL) };
-    };
+    let mut child = OwnedChild::new(command.spawn()?);
     let end = loop {
-        if let Some(status) = child.try_wait()? {
-            break End::Exited(status);
+        match child.poll()? {
+            ChildState::Running | ChildState::Stopped => {}
+            ChildState::Exited(status) => break End::Exited(status),
+            ChildState::Killed(signal) => break End::Killed(signal),
         }
         if started.elapsed() >= deadline {
-            kill_group();
-            child.wait()?;
-            break End::TimedOut;
+            child.kill()?;
+            break End::TimedOut(deadline);
         }
         std::thread::sleep(Duration::from_millis(1));
     };
-    kill_group();
     Ok(Output { end, log: read_log(&log_path)? })
 }
 

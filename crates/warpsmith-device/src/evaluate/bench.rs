@@ -25,9 +25,15 @@ use crate::target::{
 #[derive(Debug)]
 pub(crate) enum Stop {
     /// The candidate failed.
-    Outcome(Outcome),
+    Outcome(Box<Outcome>),
     /// We broke.
     Broken(DeviceError),
+}
+
+impl Stop {
+    pub(crate) fn incorrect(mismatch: Mismatch) -> Self {
+        Self::Outcome(Box::new(Outcome::Incorrect { mismatch }))
+    }
 }
 
 impl From<DeviceError> for Stop {
@@ -286,7 +292,7 @@ impl<'a> Bench<'a> {
         let log = Blob::new(log);
         let outcome = Outcome::CompileFailed { message, log: log.id };
         self.blobs.push(log);
-        Stop::Outcome(outcome)
+        Stop::Outcome(Box::new(outcome))
     }
 
     /// Opens a session of the candidate on cases.
@@ -357,11 +363,28 @@ impl<'a> Bench<'a> {
                 let plan = &program.tensors[tensor];
                 let wrong = unequal_bytes(MismatchKind::InputChanged, plan);
                 let mismatch = wrong.at(&case.place(self.lab, stage), &plan.name);
-                return Err(Stop::Outcome(Outcome::Incorrect { mismatch }));
+                return Err(Stop::incorrect(mismatch));
             }
         }
         judge_case(self.lab, session, slot, case, program, stage, look, &mut self.rng)
-            .map_err(|mismatch| Stop::Outcome(Outcome::Incorrect { mismatch }))
+            .map_err(|mismatch| Stop::incorrect(*mismatch))
+    }
+
+    /// Judges the outputs of the launches that were timed: slots 1 to `timed`.
+    pub(crate) fn judge_timed(
+        &mut self,
+        session: &dyn Session,
+        cases: &[Arc<Case>],
+        timed: usize,
+        program: &Program,
+        look: Look,
+    ) -> Result<ErrorSize, Stop> {
+        let mut worst = ErrorSize::default();
+        for (slot, case) in cases.iter().enumerate().skip(1).take(timed) {
+            let error = self.judge(session, slot, case, program, Stage::Timing, look)?;
+            worst = worse(worst, error);
+        }
+        Ok(worst)
     }
 
     /// Says whether sessions must be opened anew before a case is launched again. Baselines are
@@ -397,8 +420,8 @@ pub(crate) fn judge_case(
     stage: Stage,
     look: Look,
     rng: &mut Rng,
-) -> Result<ErrorSize, Mismatch> {
-    let failed = |wrong: Wrong, tensor: &str| wrong.at(&case.place(lab, stage), tensor);
+) -> Result<ErrorSize, Box<Mismatch>> {
+    let failed = |wrong: Wrong, tensor: &str| Box::new(wrong.at(&case.place(lab, stage), tensor));
     if let Some(tensor) = session.overwritten_guard(slot) {
         let plan = &program.tensors[tensor];
         return Err(failed(unequal_bytes(MismatchKind::GuardOverwritten, plan), &plan.name));
@@ -443,9 +466,10 @@ pub(crate) fn worse(a: ErrorSize, b: ErrorSize) -> ErrorSize {
 /// Turns a fault of a candidate's process into its outcome, unless we broke.
 pub(crate) fn launch_outcome(subject: &Subject<'_>, workload: &str, fault: Fault) -> Stop {
     let workload = workload.to_string();
+    let failed = |outcome: Outcome| Stop::Outcome(Box::new(outcome));
     match fault {
-        Fault::Crashed(cause) => Stop::Outcome(Outcome::Crashed { workload, cause }),
-        Fault::TimedOut { limit_s } => Stop::Outcome(Outcome::TimedOut { workload, limit_s }),
+        Fault::Crashed(cause) => failed(Outcome::Crashed { workload, cause }),
+        Fault::TimedOut { limit_s } => failed(Outcome::TimedOut { workload, limit_s }),
         Fault::Compile { .. } | Fault::Unavailable(_) | Fault::Broken { .. } => {
             let doing = format!("running `{}` on `{workload}`", subject.name());
             Stop::Broken(DeviceError::Target { doing, source: fault })

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use warpsmith_model::lab::{Range, Role, Workload};
 use warpsmith_model::rng::Rng;
-use warpsmith_model::{ErrorSize, Outcome, Stage};
+use warpsmith_model::{ErrorSize, Stage};
 
 use super::bench::{Bench, Look, Stop, worse};
 use crate::bind;
@@ -100,18 +100,28 @@ fn small_shape(bench: &mut Bench<'_>, shape: &Workload) -> Result<(), Stop> {
     Ok(())
 }
 
-/// Judges the candidate on a real workload; returns the worst error.
-pub(super) fn workload(bench: &mut Bench<'_>, workload: &Workload) -> Result<ErrorSize, Stop> {
+/// What the gate saw of a candidate on a workload.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Gated {
+    /// The worst error.
+    pub(super) error: ErrorSize,
+    /// The shortest launch.
+    pub(super) fastest_s: f64,
+}
+
+/// Judges the candidate on a real workload.
+pub(super) fn workload(bench: &mut Bench<'_>, workload: &Workload) -> Result<Gated, Stop> {
     let program = bench.program(workload)?;
     let cases = gate_cases(bench, workload)?;
     let name = &workload.name;
-    let mut error = ErrorSize::default();
+    let mut gated = Gated { error: ErrorSize::default(), fastest_s: f64::INFINITY };
 
     let mut session = bench.open(&program, &cases)?;
     for (slot, case) in cases.iter().enumerate() {
-        bench.launch(&mut *session, &[slot], &Extent::All, name)?;
+        let clocked = bench.launch(&mut *session, &[slot], &Extent::All, name)?;
+        gated.fastest_s = gated.fastest_s.min(clocked.elapsed_s);
         let judged = bench.judge(&*session, slot, case, &program, Stage::Gate, Look::All)?;
-        error = worse(error, judged);
+        gated.error = worse(gated.error, judged);
     }
     let first = outputs(&*session, 0, &program);
     session.poison(0);
@@ -124,7 +134,7 @@ pub(super) fn workload(bench: &mut Bench<'_>, workload: &Workload) -> Result<Err
     let mut session = bench.open(&program, &two)?;
     bench.launch(&mut *session, &[0, 1], &Extent::All, name)?;
     same_again(bench, &*session, 1, &two[1], &program, &first)?;
-    Ok(error)
+    Ok(gated)
 }
 
 /// Returns two contents of the first distribution and, where answers are cheap, one of each other.
@@ -168,7 +178,7 @@ fn same_again(
         let plan = &program.tensors[tensor];
         check::compare_bits(plan, first, session.output(slot, tensor)).map_err(|wrong| {
             let mismatch = wrong.at(&case.place(bench.lab, Stage::Repeat), &plan.name);
-            Stop::Outcome(Outcome::Incorrect { mismatch })
+            Stop::incorrect(mismatch)
         })?;
     }
     Ok(())

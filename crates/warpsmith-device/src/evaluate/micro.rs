@@ -77,17 +77,8 @@ pub(super) fn measure(bench: &mut Bench<'_>, workload: &Workload) -> Result<Meas
                 break;
             }
         }
-        for slot in 1..=timed {
-            let judged = bench.judge(
-                &*session,
-                slot,
-                &chosen[slot],
-                &program,
-                Stage::Timing,
-                Look::Written,
-            )?;
-            error = worse(error, judged);
-        }
+        let judged = bench.judge_timed(&*session, &chosen, timed, &program, Look::Written)?;
+        error = worse(error, judged);
         if let Some(stop) = stop {
             break stop;
         }

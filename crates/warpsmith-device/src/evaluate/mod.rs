@@ -95,7 +95,8 @@ fn answer(
     let judged = judge(&mut bench, request, ceilings);
     let bench = bench.finish();
     let outcome = match judged {
-        Ok(outcome) | Err(Stop::Outcome(outcome)) => outcome,
+        Ok(outcome) => outcome,
+        Err(Stop::Outcome(outcome)) => *outcome,
         Err(Stop::Broken(error)) => return Err(error),
     };
     let trial = Trial {
@@ -142,12 +143,12 @@ fn judge(
         }
         Fidelity::Full => {
             gate::small_shapes(bench)?;
-            let mut errors = Vec::new();
+            let mut gated = Vec::new();
             for workload in &workloads {
-                errors.push(gate::workload(bench, workload)?);
+                gated.push(gate::workload(bench, workload)?);
             }
-            for (workload, error) in workloads.iter().zip(errors) {
-                measurements.push(timing::full(bench, workload, error)?);
+            for (workload, gated) in workloads.iter().zip(gated) {
+                measurements.push(timing::full(bench, workload, gated)?);
             }
         }
     }

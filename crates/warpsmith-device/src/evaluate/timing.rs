@@ -9,6 +9,7 @@ use warpsmith_model::roofline::{PLAUSIBILITY_MARGIN, plausible_floor_s};
 use warpsmith_model::{Ceilings, ErrorSize, Lab, Measurement, Outcome, Stage, stats};
 
 use super::bench::{Bench, Look, Stop, worse};
+use super::gate::Gated;
 use crate::bind;
 use crate::clock::{self, Rule};
 use crate::corpus::{Case, Want};
@@ -17,9 +18,9 @@ use crate::target::{Extent, Program};
 
 /// Readings of the clock that one session should give.
 const READINGS_PER_SESSION: usize = 4;
-/// Output bytes that a ranking session prepares and judges, as far as the readings allow: poisoning
-/// and judging cost about half a millisecond a mebibyte, which the search would pay for each trial.
-const RANK_OUTPUT_BYTES: usize = 8 << 20;
+/// Output bytes that a ranking session prepares, as far as the readings allow: fresh memory costs
+/// about a millisecond a mebibyte, which the search would pay for in each trial.
+const RANK_OUTPUT_BYTES: usize = 4 << 20;
 /// Output bytes of timed launches that are judged in a ranking session; of more, a random share.
 const RANK_JUDGED_BYTES: usize = 4 << 20;
 /// Output bytes that a session of the full fidelity prepares at most.
@@ -39,22 +40,22 @@ pub(super) fn rank(bench: &mut Bench<'_>, workload: &Workload) -> Result<Measure
     measure(bench, workload, &program, &cases, &plan, ErrorSize::default())
 }
 
-/// Times for the record, after the gate; `error` is the worst that the gate saw.
+/// Times for the record, after the gate.
 pub(super) fn full(
     bench: &mut Bench<'_>,
     workload: &Workload,
-    error: ErrorSize,
+    gated: Gated,
 ) -> Result<Measurement, Stop> {
     let program = bench.program(workload)?;
     let cases =
         bench.corpus.cases(bench.target, bench.lab, workload, 0, bench.seed, Want::AsManyAsPay)?;
     let plan = Plan {
         rule: Rule::full(bench.limits),
-        estimate_s: bench.limits.incumbent_s.get(&workload.name).copied(),
+        estimate_s: Some(gated.fastest_s),
         session_output_bytes: FULL_OUTPUT_BYTES,
         judged_bytes: None,
     };
-    measure(bench, workload, &program, &cases, &plan, error)
+    measure(bench, workload, &program, &cases, &plan, gated.error)
 }
 
 struct Plan {
@@ -101,7 +102,8 @@ fn measure(
         error = worse(error, judged);
         let batch = *batch.get_or_insert_with(|| {
             let launch_s = first.elapsed_s.min(plan.estimate_s.unwrap_or(f64::INFINITY));
-            clock::batch_size(launch_s, floor_s, chosen.len() - 1, READINGS_PER_SESSION)
+            let cases = chosen.len() - 1;
+            clock::batch_size(plan.rule.reading, launch_s, floor_s, cases, READINGS_PER_SESSION)
         });
 
         let slots: Vec<usize> = (1..chosen.len()).collect();
@@ -125,11 +127,8 @@ fn measure(
             }
             _ => Look::All,
         };
-        for slot in 1..=timed {
-            let judged =
-                bench.judge(&*session, slot, &chosen[slot], program, Stage::Timing, look)?;
-            error = worse(error, judged);
-        }
+        let judged = bench.judge_timed(&*session, &chosen, timed, program, look)?;
+        error = worse(error, judged);
         if let Some(stop) = stop {
             break stop;
         }
@@ -172,7 +171,8 @@ fn session_size(
     let batch = match (batch, plan.estimate_s) {
         (Some(batch), _) => batch,
         (None, Some(launch_s)) => {
-            clock::batch_size(launch_s, floor_s, most - 1, READINGS_PER_SESSION)
+            let reading = plan.rule.reading;
+            clock::batch_size(reading, launch_s, floor_s, most - 1, READINGS_PER_SESSION)
         }
         (None, None) => return most,
     };

@@ -122,6 +122,9 @@ impl Mapping {
     }
 }
 
+// SAFETY: a mapping is memory that it owns, and belongs to no thread in particular.
+unsafe impl Send for Mapping {}
+
 impl Drop for Mapping {
     fn drop(&mut self) {
         // SAFETY: the mapping is ours and nothing borrows from it any more.

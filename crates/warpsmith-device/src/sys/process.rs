@@ -18,7 +18,7 @@ pub(crate) enum ChildState {
     Killed(i32),
 }
 
-/// A child that is killed and reaped when dropped.
+/// A child that leads a process group and is killed with it and reaped when dropped.
 #[derive(Debug)]
 pub(crate) struct OwnedChild {
     child: Child,
@@ -26,7 +26,7 @@ pub(crate) struct OwnedChild {
 }
 
 impl OwnedChild {
-    /// Takes over a child.
+    /// Takes over a child that was started as the leader of a group.
     pub(crate) fn new(child: Child) -> Self {
         Self { child, end: None }
     }
@@ -56,43 +56,54 @@ impl OwnedChild {
 
     /// Returns the child's state without waiting.
     pub(crate) fn poll(&mut self) -> io::Result<ChildState> {
-        self.wait_with(libc::WNOHANG | libc::WUNTRACED)
+        self.wait_with(libc::WNOHANG)
     }
 
     /// Waits until the child stops or ends.
     pub(crate) fn wait_for_stop(&mut self) -> io::Result<ChildState> {
-        self.wait_with(libc::WUNTRACED)
+        self.wait_with(0)
     }
 
     fn wait_with(&mut self, options: libc::c_int) -> io::Result<ChildState> {
         if let Some(end) = self.end {
             return Ok(end);
         }
-        let mut status = 0;
+        let news = self.wait_id(libc::WEXITED | libc::WSTOPPED | libc::WNOWAIT | options)?;
+        // SAFETY: `waitid` filled the structure; a process number of 0 says that there is no news.
+        let (process, status) = unsafe { (news.si_pid(), news.si_status()) };
+        if process == 0 {
+            return Ok(ChildState::Running);
+        }
+        let end = match news.si_code {
+            libc::CLD_STOPPED => {
+                self.wait_id(libc::WSTOPPED | libc::WNOHANG)?;
+                return Ok(ChildState::Stopped);
+            }
+            libc::CLD_EXITED => ChildState::Exited(status),
+            _ => ChildState::Killed(status),
+        };
+        // The child may have started others, where no filter forbade it. It is not reaped yet, so the
+        // number of its group cannot be another's.
+        // SAFETY: takes integers only. It fails when the group has no other members.
+        unsafe { libc::kill(-self.pid(), libc::SIGKILL) };
+        self.wait_id(libc::WEXITED)?;
+        self.end = Some(end);
+        Ok(end)
+    }
+
+    fn wait_id(&self, options: libc::c_int) -> io::Result<libc::siginfo_t> {
         loop {
-            // SAFETY: `status` is a live integer and the child is ours and not reaped.
-            match unsafe { libc::waitpid(self.pid(), &raw mut status, options) } {
-                -1 => {
-                    let error = io::Error::last_os_error();
-                    if error.kind() != io::ErrorKind::Interrupted {
-                        return Err(error);
-                    }
-                }
-                0 => return Ok(ChildState::Running),
-                _ => break,
+            // SAFETY: all zeros is a valid structure; the child is ours and not reaped.
+            let (result, news) = unsafe {
+                let mut news: libc::siginfo_t = std::mem::zeroed();
+                let process = self.child.id();
+                (libc::waitid(libc::P_PID, process, &raw mut news, options), news)
+            };
+            match check(result) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                other => return other.map(|_| news),
             }
         }
-        let state = if libc::WIFSTOPPED(status) {
-            ChildState::Stopped
-        } else if libc::WIFSIGNALED(status) {
-            ChildState::Killed(libc::WTERMSIG(status))
-        } else {
-            ChildState::Exited(libc::WEXITSTATUS(status))
-        };
-        if state != ChildState::Stopped {
-            self.end = Some(state);
-        }
-        Ok(state)
     }
 }
 

@@ -75,7 +75,7 @@ fn request(lab: &Lab, kernel: &Kernel, fidelity: Fidelity) -> Request {
             fidelity,
             seed: 11,
         },
-        limits: RequestLimits::default(),
+        limits: RequestLimits { launch_deadline_s: 3.0, ..RequestLimits::default() },
     }
 }
 
@@ -200,12 +200,12 @@ fn a_kernel_ties_with_itself_and_beats_a_slower_one() {
     let (mut bench, lab) = (Bench::new(), saxpy());
     let mut corpus = Corpus::new(CorpusOptions::new(None));
     let fast = kernel(&lab, "10_right", "", "z[i] = a * x[i] + y[i];");
-    // Five dependent divisions an element make it several times slower, and change nothing.
+    // Fifty dependent divisions an element make it many times slower, and change nothing.
     let slow = kernel(
         &lab,
         "11_slow",
         "",
-        "float v = a * x[i] + y[i]; volatile float one = 1; for (int j = 0; j < 5; j++) { v /= one; } z[i] = v;",
+        "float v = a * x[i] + y[i]; volatile float one = 1; for (int j = 0; j < 50; j++) { v /= one; } z[i] = v;",
     );
     let entrant = |label, kernel| Entrant {
         label,
@@ -216,7 +216,7 @@ fn a_kernel_ties_with_itself_and_beats_a_slower_one() {
         purpose: ComparisonPurpose::Final,
         workloads: vec!["n64k".to_string()],
         seed: 5,
-        min_rounds: 8,
+        min_rounds: 20,
         budget_s: 1.0,
         launch_deadline: Duration::from_secs(5),
         compile_deadline: Duration::from_secs(60),
@@ -226,8 +226,12 @@ fn a_kernel_ties_with_itself_and_beats_a_slower_one() {
             .expect("compared");
     let rounds = &record.workloads[0];
     assert!(rounds.absent.is_empty(), "{:?}", rounds.absent);
-    let medians: Vec<f64> =
-        rounds.samples_s.iter().map(|samples| median(samples).expect("rounds")).collect();
-    assert!(medians[2] > 1.5 * medians[0], "{medians:?}");
-    assert!(medians[1] < 1.5 * medians[0] && medians[0] < 1.5 * medians[1], "{medians:?}");
+    // The least of the rounds: the tests share the machine, and medians of a busy one say nothing.
+    let least: Vec<f64> = rounds
+        .samples_s
+        .iter()
+        .map(|samples| samples.iter().copied().fold(f64::INFINITY, f64::min))
+        .collect();
+    assert!(least[2] > 4.0 * least[0], "{least:?}");
+    assert!(least[1] < 2.0 * least[0] && least[0] < 2.0 * least[1], "{least:?}");
 }

@@ -3,13 +3,13 @@
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
-use warpsmith_model::lab::Kernel;
 use warpsmith_evidence::derive::standings;
 use warpsmith_evidence::export;
+use warpsmith_model::lab::Kernel;
 use warpsmith_model::stats::Comparison;
 use warpsmith_model::{
-    Answer, Ask, CompareRequest, ComparisonPurpose, ComparisonRecord, ContenderRequest, Fidelity, MissingBaseline,
-    Origin, Params, Trial,
+    Answer, Ask, CompareRequest, ComparisonPurpose, ComparisonRecord, ContenderRequest, Fidelity,
+    MissingBaseline, Origin, Params, Trial,
 };
 use warpsmith_search::score;
 
@@ -47,14 +47,15 @@ impl Campaign {
     pub fn finalists(&mut self, kernel: &Kernel, trials: &[Trial]) -> Result<Finalists> {
         let mut best: Vec<&Trial> =
             trials.iter().filter(|trial| score(trial).time_s().is_some()).collect();
-        best.sort_by(|a, b| score(a).cmp(&score(b)));
+        best.sort_by_key(|trial| score(trial));
         best.dedup_by(|a, b| a.job.candidate.params == b.job.candidate.params);
         if best.is_empty() {
             bail!("no configuration of `{}` passed", kernel.name);
         }
         let mut finalists: Vec<Winner> = vec![self.winner(kernel, &kernel.default)];
-        let default_passed =
-            trials.iter().any(|trial| trial.job.candidate.params == kernel.default && passed(trial));
+        let default_passed = trials
+            .iter()
+            .any(|trial| trial.job.candidate.params == kernel.default && passed(trial));
         if !default_passed {
             finalists.clear();
         }
@@ -70,8 +71,10 @@ impl Campaign {
         let record = match self.stored_comparison(ComparisonPurpose::Finalists)? {
             Some(record) => record,
             None => {
-                let contenders =
-                    finalists.iter().map(|finalist| finalist.contender(&finalist.label())).collect();
+                let contenders = finalists
+                    .iter()
+                    .map(|finalist| finalist.contender(&finalist.label()))
+                    .collect();
                 let workloads = self.served(kernel)?;
                 let purpose = ComparisonPurpose::Finalists;
                 self.compare_now(purpose, contenders, workloads, FINAL_ROUNDS, FINAL_BUDGET_S)?
@@ -102,7 +105,11 @@ impl Campaign {
             if passed(&trial) {
                 return Ok((finalist, trial));
             }
-            say(format!("  {} fails the full gate: {}", finalist.label(), trial.outcome.describe()));
+            say(format!(
+                "  {} fails the full gate: {}",
+                finalist.label(),
+                trial.outcome.describe()
+            ));
         }
         bail!("no finalist passes the full gate; `warpsmith show {}` has the reasons", self.run)
     }
@@ -207,7 +214,9 @@ impl Campaign {
             .iter()
             .map(|stored| &stored.trial)
             .rfind(|trial| trial.job.fidelity == Fidelity::Full && passed(trial))
-            .with_context(|| format!("run {} has no winner: nothing passed its full gate", record.id))?;
+            .with_context(|| {
+                format!("run {} has no winner: nothing passed its full gate", record.id)
+            })?;
         let kernel = self.kernel(&full.job.candidate.kernel)?;
         Ok(self.winner(&kernel, &full.job.candidate.params))
     }

@@ -148,7 +148,10 @@ impl Campaign {
     ) -> Result<Trial> {
         let workloads = self.served(kernel)?;
         if workloads.is_empty() {
-            bail!("kernel `{}` serves none of the lab's workloads (see its `requires`)", kernel.name);
+            bail!(
+                "kernel `{}` serves none of the lab's workloads (see its `requires`)",
+                kernel.name
+            );
         }
         let request = self.request(kernel, params, origin, fidelity, workloads)?;
         self.evaluate(kernel, request)

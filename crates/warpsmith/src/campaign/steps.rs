@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 use warpsmith_device::bind;
@@ -27,7 +28,7 @@ pub struct Interrupted;
 pub struct Budget {
     /// Trials at most, those already stored included.
     pub trials: u64,
-    /// Seconds of evaluation at most, those already stored included.
+    /// Seconds at most, from the beginning or from being resumed; compiling counts.
     pub seconds: f64,
 }
 
@@ -63,13 +64,8 @@ impl Campaign {
                 continue;
             }
             progress.note(&kernel.name);
-            let mut request = self.request(
-                kernel,
-                &kernel.default,
-                Origin::Seed,
-                Fidelity::Rank,
-                workloads,
-            )?;
+            let mut request =
+                self.request(kernel, &kernel.default, Origin::Seed, Fidelity::Rank, workloads)?;
             request.limits.incumbent_s = incumbent(&trials);
             let trial = self.evaluate(kernel, request)?;
             trials.push(trial);
@@ -93,7 +89,7 @@ impl Campaign {
             })
             .filter(|(score, _)| score.time_s().is_some())
             .collect();
-        ranked.sort_by(|a, b| a.0.cmp(&b.0));
+        ranked.sort_by_key(|(score, _)| *score);
         let tunable = ranked.iter().find(|(_, kernel)| !kernel.tunables.is_empty());
         match tunable.or(ranked.first()) {
             Some((_, kernel)) => Ok((*kernel).clone()),
@@ -179,12 +175,14 @@ impl Campaign {
                 trials.push(trial);
             }
         }
-        let spent = |trials: &[Trial]| trials.iter().map(|trial| trial.wall_s).sum::<f64>();
+        let started = Instant::now();
         let mut progress = Progress::new(name, budget.trials);
         for _ in 0..trials.len() {
             progress.step(&best_words(&trials));
         }
-        while (trials.len() as u64) < budget.trials && spent(&trials) < budget.seconds {
+        while (trials.len() as u64) < budget.trials
+            && started.elapsed().as_secs_f64() < budget.seconds
+        {
             self.stop_if_asked()?;
             let room = (budget.trials - trials.len() as u64) as usize;
             let proposals = proposer.propose(self.pool.idle().min(room))?;

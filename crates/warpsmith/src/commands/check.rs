@@ -82,7 +82,8 @@ pub fn run(context: &Context, arguments: CheckArgs) -> Result<()> {
         table(&trials);
     }
     if failed > 0 {
-        let words = format!("{failed} of {} kernel(s) did not get the verdict expected", trials.len());
+        let words =
+            format!("{failed} of {} kernel(s) did not get the verdict expected", trials.len());
         return Err(CliFailure::Candidate(words).into());
     }
     Ok(())
@@ -91,8 +92,7 @@ pub fn run(context: &Context, arguments: CheckArgs) -> Result<()> {
 fn kernels(campaign: &Campaign, arguments: &CheckArgs) -> Result<Vec<Kernel>> {
     if let (Some(source), Some(contract)) = (&arguments.source, &arguments.contract) {
         let read = |path: &PathBuf| {
-            std::fs::read_to_string(path)
-                .with_context(|| format!("cannot read {}", path.display()))
+            std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
         };
         let name = source.file_stem().and_then(|stem| stem.to_str()).unwrap_or("candidate");
         let lab = &campaign.loaded.lab;
@@ -143,8 +143,7 @@ fn line(kernel: &Kernel, trial: &Trial) -> String {
 }
 
 fn table(trials: &[(Verdict, Trial)]) {
-    let mut table =
-        Table::new(&["kernel", "verdict", "worst error", "parameters"], &[2]);
+    let mut table = Table::new(&["kernel", "verdict", "worst error", "parameters"], &[2]);
     for (expected, trial) in trials {
         let verdict = trial.outcome.verdict();
         let style = if verdict == *expected { GOOD } else { BAD };
@@ -154,8 +153,7 @@ fn table(trials: &[(Verdict, Trial)]) {
             .iter()
             .map(|measurement| measurement.error.element_eps)
             .fold(f64::NAN, f64::max);
-        let worst =
-            if worst.is_nan() { paint(DIM, "-") } else { format!("{worst:.1} eps") };
+        let worst = if worst.is_nan() { paint(DIM, "-") } else { format!("{worst:.1} eps") };
         table.row(vec![
             trial.job.candidate.kernel.clone(),
             paint(style, verdict.name()),

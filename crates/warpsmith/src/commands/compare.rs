@@ -97,7 +97,9 @@ fn contender(campaign: &Campaign, name: &str) -> Result<ContenderRequest> {
     }
     if lab.baselines.iter().any(|baseline| baseline.name == name) {
         let mut all = campaign.baseline_contenders();
-        all.retain(|known| matches!(known, ContenderRequest::Baseline { name: n, .. } if n == name));
+        all.retain(
+            |known| matches!(known, ContenderRequest::Baseline { name: n, .. } if n == name),
+        );
         return Ok(all.remove(0));
     }
     let (kernel, settings) = name.split_once(':').unwrap_or((name, ""));

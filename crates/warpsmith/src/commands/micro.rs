@@ -64,7 +64,7 @@ pub fn steps(campaign: &mut crate::campaign::Campaign) -> Result<Vec<Trial>> {
 
 /// Prints the ranking.
 pub fn show(context: &Context, run: &str, mut trials: Vec<Trial>, top: usize) -> Result<()> {
-    trials.sort_by(|a, b| score(a).cmp(&score(b)));
+    trials.sort_by_key(score);
     if context.json {
         let rows: Vec<serde_json::Value> = trials
             .iter()
@@ -89,12 +89,7 @@ pub fn show(context: &Context, run: &str, mut trials: Vec<Trial>, top: usize) ->
             }
             _ => (paint(BAD, trial.outcome.verdict().name()), String::new()),
         };
-        table.row(vec![
-            (idx + 1).to_string(),
-            time,
-            ratio,
-            trial.job.candidate.params.to_string(),
-        ]);
+        table.row(vec![(idx + 1).to_string(), time, ratio, trial.job.candidate.params.to_string()]);
     }
     result(table.render());
     result(format!("\n  {} configurations in run {run}", trials.len()));

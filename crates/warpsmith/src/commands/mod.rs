@@ -117,7 +117,9 @@ pub enum CliFailure {
     #[error("{0}")]
     Candidate(String),
     /// The user stopped the campaign.
-    #[error("stopped on request; everything so far is recorded\nhint: `warpsmith resume {0}` goes on")]
+    #[error(
+        "stopped on request; everything so far is recorded\nhint: `warpsmith resume {0}` goes on"
+    )]
     Stopped(String),
 }
 
@@ -143,7 +145,7 @@ pub struct SearchArgs {
     /// Search trials at most
     #[arg(long, default_value_t = 40, value_name = "N")]
     pub budget: u32,
-    /// Seconds of evaluation at most, summed over the search's trials
+    /// Seconds of searching at most, compiling included
     #[arg(long, default_value_t = 45.0, value_name = "SECONDS")]
     pub time: f64,
     /// Seed of every decision; by default from the system's randomness, and recorded

@@ -92,6 +92,6 @@ pub fn top_k(trials: &[Trial], k: usize) -> Vec<Params> {
     debug_assert!(trials.iter().all(|trial| trial.job.fidelity == Fidelity::Micro));
     let mut complete: Vec<&Trial> =
         trials.iter().filter(|trial| score(trial).time_s().is_some()).collect();
-    complete.sort_by(|a, b| score(a).cmp(&score(b)));
+    complete.sort_by_key(|trial| score(trial));
     complete.iter().take(k).map(|trial| trial.job.candidate.params.clone()).collect()
 }

@@ -52,9 +52,8 @@ pub fn run(context: &Context, arguments: SetupArgs) -> Result<()> {
         bail!("nothing was installed\nhint: --yes answers for you");
     }
     if !venv.join("bin/python").exists() {
-        std::fs::create_dir_all(&context.project.work_dir).with_context(|| {
-            format!("cannot make {}", context.project.work_dir.display())
-        })?;
+        std::fs::create_dir_all(&context.project.work_dir)
+            .with_context(|| format!("cannot make {}", context.project.work_dir.display()))?;
         command(Command::new("python3").args(["-m", "venv"]).arg(&venv)).context(
             "cannot make a virtual environment\nhint: install Python 3 with its venv module (on \
              Debian: apt-get install python3-venv)",
@@ -78,8 +77,9 @@ fn wanted(labs: &Path) -> Result<(BTreeSet<String>, u32)> {
     let dirs: Vec<PathBuf> = if labs.join("lab.toml").is_file() {
         vec![labs.to_path_buf()]
     } else {
-        let entries = std::fs::read_dir(labs)
-            .with_context(|| format!("cannot list {}\nhint: name a folder of labs with --labs", labs.display()))?;
+        let entries = std::fs::read_dir(labs).with_context(|| {
+            format!("cannot list {}\nhint: name a folder of labs with --labs", labs.display())
+        })?;
         let mut dirs: Vec<PathBuf> = entries
             .filter_map(|entry| entry.ok().map(|entry| entry.path()))
             .filter(|dir| dir.join("baselines").is_dir())

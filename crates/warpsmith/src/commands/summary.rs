@@ -6,9 +6,7 @@ use anyhow::{Context as _, Result};
 use serde_json::{Value as Json, json};
 use warpsmith_evidence::derive::{Standing, standings};
 use warpsmith_model::stats::{self, Comparison, Interval, median};
-use warpsmith_model::{
-    Ceilings, ChainRecord, ComparisonRecord, LabRecord, Trial, roofline, units,
-};
+use warpsmith_model::{Ceilings, ChainRecord, ComparisonRecord, LabRecord, Trial, roofline, units};
 
 use crate::campaign::{Campaign, Winner, missing_words};
 use crate::output::{BAD, BOLD, DIM, GOOD, Table, WARN, paint, say};
@@ -132,8 +130,7 @@ impl Summary {
             .filter_map(|measurement| {
                 let workload = self.lab.workload(&measurement.workload)?;
                 let time_s = median(&measurement.samples_s)?;
-                let work =
-                    roofline::WorkSize { flops: workload.flops, bytes: workload.bytes };
+                let work = roofline::WorkSize { flops: workload.flops, bytes: workload.bytes };
                 let dtype = self.lab.dtype;
                 Some(Row {
                     workload: workload.name.clone(),
@@ -245,8 +242,11 @@ pub fn announce(campaign: &Campaign) {
 pub fn chain_words(chain: &ChainRecord) -> String {
     let by_reference = chain.authorities.iter().filter(|a| a.by_reference).count();
     let sampled: u64 = chain.authorities.iter().map(|a| a.sampled_blocks).sum();
-    let worst =
-        chain.proofs.iter().map(|p| p.error.element_eps / p.allowed.element_eps).fold(0.0, f64::max);
+    let worst = chain
+        .proofs
+        .iter()
+        .map(|p| p.error.element_eps / p.allowed.element_eps)
+        .fold(0.0, f64::max);
     format!(
         "the reference proves the oracle on {} inputs (worst error {:.0} % of its budget); it \
          computes {by_reference} of {} workloads itself and samples {sampled} blocks of the rest",

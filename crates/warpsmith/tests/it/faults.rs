@@ -7,8 +7,7 @@ use std::process::{Command, Stdio};
 
 use crate::support::{Project, kill, processes_with, text, wait_for};
 
-const QUICK: [&str; 8] =
-    ["tune", "labs/probe", "--budget", "4", "--time", "20", "--seed", "1"];
+const QUICK: [&str; 8] = ["tune", "labs/probe", "--budget", "4", "--time", "20", "--seed", "1"];
 
 #[test]
 fn a_corrupt_store_is_named_and_left_alone() {
@@ -63,7 +62,15 @@ fn a_full_disk_stops_the_campaign_and_keeps_what_was_recorded() {
     );
     let evidence = mount.display().to_string();
     let arguments = [
-        "tune", "labs/probe", "--budget", "400", "--time", "120", "--seed", "1", "--evidence",
+        "tune",
+        "labs/probe",
+        "--budget",
+        "400",
+        "--time",
+        "120",
+        "--seed",
+        "1",
+        "--evidence",
         &evidence,
     ];
     let output = project.run(&arguments);
@@ -179,9 +186,18 @@ fn cheats_in_the_middle_of_a_campaign_cost_one_trial_each() {
         .expect("a kernel with tunables");
     inject_cheats(&tunable);
     let summary = project.json(&[
-        "tune", "labs/probe", "--kernel",
+        "tune",
+        "labs/probe",
+        "--kernel",
         tunable.file_stem().and_then(|stem| stem.to_str()).expect("a name"),
-        "--strategy", "exhaustive", "--budget", "400", "--time", "120", "--seed-from", "none",
+        "--strategy",
+        "exhaustive",
+        "--budget",
+        "400",
+        "--time",
+        "120",
+        "--seed-from",
+        "none",
     ]);
     assert_eq!(summary["winner"]["params"]["CHEAT"], 0, "{summary}");
     let store = project.store();

@@ -9,40 +9,40 @@ use tempfile::TempDir;
 use warpsmith_evidence::Store;
 
 /// A project with a small lab of its own.
-pub struct Project {
+pub(crate) struct Project {
     dir: TempDir,
 }
 
 impl Project {
     /// Makes a project around the lab that `warpsmith new` writes.
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let project = Self { dir: TempDir::new().expect("a temporary folder") };
         let made = project.run(&["new", "probe"]);
         assert!(made.status.success(), "{}", text(&made.stderr));
         project
     }
 
-    pub fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         self.dir.path()
     }
 
-    pub fn lab(&self) -> PathBuf {
+    pub(crate) fn lab(&self) -> PathBuf {
         self.path().join("labs/probe")
     }
 
     /// The program, to be run in the project's folder.
-    pub fn command(&self, arguments: &[&str]) -> Command {
+    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_warpsmith"));
         command.args(arguments).current_dir(self.path()).stdin(Stdio::null());
         command
     }
 
-    pub fn run(&self, arguments: &[&str]) -> Output {
+    pub(crate) fn run(&self, arguments: &[&str]) -> Output {
         self.command(arguments).output().expect("the program starts")
     }
 
     /// Runs, expects success, and returns what it printed.
-    pub fn ok(&self, arguments: &[&str]) -> String {
+    pub(crate) fn ok(&self, arguments: &[&str]) -> String {
         let output = self.run(arguments);
         assert!(
             output.status.success(),
@@ -54,7 +54,7 @@ impl Project {
     }
 
     /// Runs with `--json`, expects success, and returns the document.
-    pub fn json(&self, arguments: &[&str]) -> Value {
+    pub(crate) fn json(&self, arguments: &[&str]) -> Value {
         let mut all = arguments.to_vec();
         all.push("--json");
         let printed = self.ok(&all);
@@ -62,23 +62,23 @@ impl Project {
     }
 
     /// Runs, expects this exit status, and returns what it said.
-    pub fn fails(&self, status: i32, arguments: &[&str]) -> String {
+    pub(crate) fn fails(&self, status: i32, arguments: &[&str]) -> String {
         let output = self.run(arguments);
         let said = text(&output.stderr);
         assert_eq!(output.status.code(), Some(status), "warpsmith {arguments:?} said\n{said}");
         said
     }
 
-    pub fn database(&self) -> PathBuf {
+    pub(crate) fn database(&self) -> PathBuf {
         self.path().join("evidence/evidence.db")
     }
 
-    pub fn store(&self) -> Store {
+    pub(crate) fn store(&self) -> Store {
         Store::open_read_only(&self.database()).expect("the store opens")
     }
 
     /// The evaluations of the newest run, as (candidate, fidelity) in order.
-    pub fn evaluations(&self) -> Vec<(String, String)> {
+    pub(crate) fn evaluations(&self) -> Vec<(String, String)> {
         let store = self.store();
         let run = store.run("latest").expect("a run");
         store
@@ -93,12 +93,12 @@ impl Project {
     }
 }
 
-pub fn text(bytes: &[u8]) -> String {
+pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
 /// Waits until a condition holds.
-pub fn wait_for(what: &str, mut condition: impl FnMut() -> bool) {
+pub(crate) fn wait_for(what: &str, mut condition: impl FnMut() -> bool) {
     let start = Instant::now();
     while !condition() {
         assert!(start.elapsed() < Duration::from_secs(60), "waited a minute for {what}");
@@ -107,7 +107,7 @@ pub fn wait_for(what: &str, mut condition: impl FnMut() -> bool) {
 }
 
 /// The processes whose command line holds both words, by the /proc file system.
-pub fn processes_with(words: &[&str]) -> Vec<u32> {
+pub(crate) fn processes_with(words: &[&str]) -> Vec<u32> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir("/proc").expect("/proc").flatten() {
         let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else {
@@ -122,7 +122,7 @@ pub fn processes_with(words: &[&str]) -> Vec<u32> {
     found
 }
 
-pub fn kill(pid: u32) {
+pub(crate) fn kill(pid: u32) {
     // The process may have ended by itself in the meantime.
     let _gone = Command::new("kill").args(["-9", &pid.to_string()]).output();
 }

@@ -83,7 +83,7 @@ pub(super) fn limit_resources(plan: &Plan, mapped: u64) -> Result<(), String> {
     limit(libc::RLIMIT_NOFILE, OPEN_FILES).map_err(named("RLIMIT_NOFILE"))
 }
 
-/// Leaves the system calls that loading and running need.
+/// Leaves this thread the system calls that loading and running need.
 pub(super) fn filter_for_loading(arena: &Range<u64>) -> Result<(), String> {
     let mut rules = running_rules(arena)?;
     rules.insert(libc::SYS_mprotect, outside(arena, &[])?);
@@ -99,13 +99,11 @@ pub(super) fn filter_for_loading(arena: &Range<u64>) -> Result<(), String> {
         libc::SYS_close,
         libc::SYS_close_range,
         libc::SYS_mmap,
-        libc::SYS_prctl,
         libc::SYS_getcwd,
         // For the answer to the worker; at the time that the candidate is loaded no file is open.
         libc::SYS_write,
         libc::SYS_sendto,
         libc::SYS_sendmsg,
-        libc::SYS_seccomp,
     ] {
         rules.insert(call, vec![]);
     }
@@ -117,12 +115,19 @@ pub(super) fn filter_for_loading(arena: &Range<u64>) -> Result<(), String> {
     rules.insert(libc::SYS_openat, vec![rule(&[masked(2, forbidden, 0)?])?]);
     #[cfg(target_arch = "x86_64")]
     rules.insert(libc::SYS_open, vec![rule(&[masked(1, forbidden, 0)?])?]);
-    install(rules)
+    // Newer C libraries name the memory that they allocate.
+    rules.insert(libc::SYS_prctl, vec![rule(&[equal(0, libc::PR_SET_VMA)?])?]);
+    install(&program(rules)?)
 }
 
-/// Leaves the system calls that running needs.
-pub(super) fn filter_for_running(arena: &Range<u64>) -> Result<(), String> {
-    install(running_rules(arena)?)
+/// Returns the filter that leaves the system calls that running needs.
+pub(super) fn filter_for_running(arena: &Range<u64>) -> Result<BpfProgram, String> {
+    program(running_rules(arena)?)
+}
+
+/// Installs a filter on this thread, for good.
+pub(super) fn install(filter: &BpfProgram) -> Result<(), String> {
+    seccompiler::apply_filter(filter).map_err(text)
 }
 
 type Rules = BTreeMap<i64, Vec<SeccompRule>>;
@@ -181,13 +186,12 @@ fn running_rules(arena: &Range<u64>) -> Result<Rules, String> {
     Ok(rules)
 }
 
-/// Installs a filter on every thread; whatever it does not name raises `SIGSYS`.
-fn install(rules: Rules) -> Result<(), String> {
+/// Translates rules; whatever they do not name raises `SIGSYS`.
+fn program(rules: Rules) -> Result<BpfProgram, String> {
     let arch: TargetArch = std::env::consts::ARCH.try_into().map_err(text)?;
     let filter =
         SeccompFilter::new(rules, SeccompAction::Trap, SeccompAction::Allow, arch).map_err(text)?;
-    let program: BpfProgram = filter.try_into().map_err(text)?;
-    seccompiler::apply_filter_all_threads(&program).map_err(text)
+    filter.try_into().map_err(text)
 }
 
 fn rule(conditions: &[SeccompCondition]) -> Result<SeccompRule, String> {

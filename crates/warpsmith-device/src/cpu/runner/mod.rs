@@ -103,16 +103,23 @@ fn prepare(received: Received) -> Result<(), Failure> {
     let arena =
         build_arena(&plan, &files, curtain.as_ref()).map_err(broken("building the arena"))?;
     let mapped = confine::mapped_bytes();
-    // Landlock binds a thread and those that it starts, so it comes before the pool; seccomp can be
-    // imposed on all threads, so it comes after, when none need be started any more.
+    // Landlock binds a thread and those that it starts, so it comes before the pool. The pool's
+    // threads then filter themselves for running. This thread, which loads the candidate, gets a
+    // filter that allows what loading takes, but not to install filters: a candidate's constructor
+    // could otherwise install one under which later ones only seem to be installed. It runs nothing
+    // of the candidate's afterwards.
     process::forgo_new_privileges().map_err(broken("giving up privileges"))?;
     let no_landlock = confine::close_file_system().err();
-    let pool = Pool::start(page, &plan, arena).map_err(broken("starting the threads"))?;
+    let protected = arena as u64..(arena + plan.arena_bytes) as u64;
+    let filter = confine::filter_for_running(&protected);
+    let pool = Pool::start(page, &plan, arena, filter.clone().ok())
+        .map_err(broken("starting the threads"))?;
     let no_rlimits = mapped.and_then(|mapped| confine::limit_resources(&plan, mapped)).err();
     signals::catch_fatal(page.control()).map_err(broken("installing signal handlers"))?;
-    let protected = arena as u64..(arena + plan.arena_bytes) as u64;
-    let no_seccomp = confine::filter_for_loading(&protected).err();
-    let filtered = no_seccomp.is_none();
+    let no_seccomp = filter
+        .and_then(|_| pool.unfiltered().map_or(Ok(()), Err))
+        .and_then(|()| confine::filter_for_loading(&protected))
+        .err();
     let hello = Hello { arena_start: arena as u64, no_seccomp, no_landlock, no_rlimits, no_hiding };
     plan::send(&mut socket, &hello).map_err(broken("answering the worker"))?;
     let Some(program) = plan.program else {
@@ -132,10 +139,6 @@ fn prepare(received: Received) -> Result<(), Failure> {
     // in builds with debug assertions, and the filter forbids asking.)
     unsafe { libc::close(artifact) };
     pool.publish(place(program, entries, arena));
-    if filtered {
-        confine::filter_for_running(&protected)
-            .map_err(|error| Failure::Broken("filtering system calls", io::Error::other(error)))?;
-    }
     Ok(())
 }
 

@@ -5,7 +5,9 @@ use std::io;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 
-use super::{acquire, signals, spin_or_sleep_until, spin_until};
+use seccompiler::BpfProgram;
+
+use super::{acquire, confine, signals, spin_or_sleep_until, spin_until};
 use crate::cpu::control::{Control, ControlPage, Line, Part};
 use crate::cpu::layout::STACK_BYTES;
 use crate::cpu::plan::Plan;
@@ -45,6 +47,10 @@ pub(super) struct Pool {
     page: &'static ControlPage,
     cpus: Vec<usize>,
     program: OnceLock<Loaded>,
+    /// The filter on system calls that each thread installs on itself.
+    filter: Option<BpfProgram>,
+    /// Why a thread could not install it.
+    unfiltered: OnceLock<String>,
     /// Threads that wait for their first command.
     started: AtomicU32,
     /// An `errno` of a thread that could not be pinned.
@@ -63,11 +69,14 @@ impl Pool {
         page: &'static ControlPage,
         plan: &Plan,
         arena: usize,
+        filter: Option<BpfProgram>,
     ) -> io::Result<&'static Self> {
         let pool: &'static Self = Box::leak(Box::new(Self {
             page,
             cpus: plan.cpus.clone(),
             program: OnceLock::new(),
+            filter,
+            unfiltered: OnceLock::new(),
             started: AtomicU32::new(0),
             start_error: AtomicU32::new(0),
             next: Line::default(),
@@ -86,6 +95,11 @@ impl Pool {
         }
     }
 
+    /// Returns why the threads are not filtered, if one of them is not.
+    pub(super) fn unfiltered(&self) -> Option<String> {
+        self.unfiltered.get().cloned()
+    }
+
     /// Hands the program to the threads; they take it with the first command.
     pub(super) fn publish(&self, program: Loaded) {
         // Called once, so it is never set already.
@@ -95,6 +109,12 @@ impl Pool {
     fn serve(&self, idx: usize) -> ! {
         if let Err(error) = pin(self.cpus[idx]).and_then(|()| signals::use_own_stack()) {
             self.start_error.store(error.raw_os_error().unwrap_or(1) as u32, Ordering::Relaxed);
+        }
+        if let Some(filter) = &self.filter
+            && let Err(why) = confine::install(filter)
+        {
+            // The first one's reason stands for all.
+            let _ = self.unfiltered.set(why);
         }
         self.started.fetch_add(1, Ordering::Release);
         let control = self.page.control();
