@@ -129,9 +129,8 @@ fn unsafe_code(root: &Path) -> Result<Vec<String>> {
         }
         for (idx, line) in read(root, &path)?.lines().enumerate() {
             let code = line.split("//").next().unwrap_or_default();
-            let has_word = code
-                .split(|c: char| !c.is_alphanumeric() && c != '_')
-                .any(|word| word == "unsafe" || word == "unsafe_code");
+            // The keyword is followed by white space or a brace; `'unsafe-inline'` in a string is not.
+            let has_word = ["unsafe ", "unsafe{", "unsafe_code"].iter().any(|w| code.contains(w));
             if has_word {
                 findings.push(format!(
                     "{}:{}: `unsafe` belongs in warpsmith-device",

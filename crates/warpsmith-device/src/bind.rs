@@ -182,7 +182,9 @@ pub fn reference_program(
         axes: axis_values(lab, workload),
         scalars: scalar_values(lab, workload)?,
         scratch: Vec::new(),
-        launches: vec![LaunchPlan { entry: 0, blocks, chunk: 1 }],
+        // A block of a reference can be a single element: handing them out one by one would cost
+        // more than computing them.
+        launches: vec![LaunchPlan { entry: 0, blocks, chunk: (blocks / 64).max(1) }],
     })
 }
 

@@ -62,7 +62,7 @@ impl Rule {
             .map(|time_s| Incumbent { time_s: *time_s, hopeless_ratio: limits.hopeless_ratio });
         Self {
             min_samples: 4,
-            max_samples: 24,
+            max_samples: 16,
             relative_width: 0.05,
             budget_s: limits.timing_budget_s,
             reading: Reading::SHORT,

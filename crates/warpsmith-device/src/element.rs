@@ -141,12 +141,13 @@ pub(crate) fn narrow(dtype: DType, values: &[f64]) -> Vec<u8> {
     }
 }
 
-/// Returns the least positive number that is stored in full precision.
+/// Returns the least positive number that is stored in full precision; for f64 the least whose
+/// square is, since sums of squares are taken.
 pub(crate) fn least_normal(dtype: DType) -> f64 {
     match dtype {
         DType::F16 => 2f64.powi(-14),
         DType::Bf16 | DType::F32 => f64::from(f32::MIN_POSITIVE),
-        DType::F64 => f64::MIN_POSITIVE,
+        DType::F64 => 2f64.powi(-511),
     }
 }
 

@@ -6,7 +6,7 @@
 //! measured; a machine-wide lock keeps the compilers of other campaigns away too.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::sync::Mutex;
+use std::sync::{Mutex, Once};
 
 use anyhow::{Context, Result};
 use warpsmith_device::bind;
@@ -53,7 +53,7 @@ impl Pool {
 
     /// Returns how many more requests would keep the compilers busy.
     pub fn idle(&self) -> usize {
-        if self.queue.is_empty() { 4 * self.device.threads as usize } else { 0 }
+        if self.queue.is_empty() { 2 * self.device.threads as usize } else { 0 }
     }
 
     /// Queues a request.
@@ -228,11 +228,12 @@ impl Pool {
     }
 }
 
-/// Waits until the machine is quiet enough, and keeps it so; says that it waits.
+/// Waits until the machine is quiet enough, and keeps it so; says so the first time it waits.
 pub fn quiet(purpose: Quiet) -> Result<QuietGuard> {
     let path = quiet_lock_path();
-    let told = || say("  waiting for another campaign on this machine");
-    quiet_lock(&path, purpose, told).with_context(|| format!("cannot lock {}", path.display()))
+    static TOLD: Once = Once::new();
+    let tell = || TOLD.call_once(|| say("  waiting for another campaign on this machine"));
+    quiet_lock(&path, purpose, tell).with_context(|| format!("cannot lock {}", path.display()))
 }
 
 /// Names a trial: the same question in the same run is the same trial.

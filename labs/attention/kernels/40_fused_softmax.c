@@ -3,9 +3,10 @@
 //
 // Changed since 30_register_tile: the softmax is relative to a reference that is allowed to be stale. Any
 // reference gives the same quotient; the running maximum is only one that cannot overflow. So the
-// reference stays where the first tile of keys put it until a score exceeds it by more than kSlack
-// (in powers of two), which is rare. Scores then start from -reference instead of zero, become weights
-// while they are still in registers and never wait for a maximum, and O needs no correction.
+// reference stays where the first kKeyTile keys put it until a score exceeds it by more than kSlack (in
+// powers of two), which is rare and costs a second pass over one tile of keys. Scores then start from
+// -reference instead of zero, become weights while they are still in registers and never wait for a
+// maximum, and O needs no correction.
 #include <math.h>
 #include <stdint.h>
 
@@ -49,21 +50,6 @@ enum { kKeepScores, kMakeWeights };
 
 // --- Tiles -----------------------------------------------------------------------------------------------
 
-// acc[row] += vectors * scalars[row * stride], for every row.
-WS_INLINE void multiply(const int n_rows, const vec vectors[kQueryVectors], const float *scalars, const int stride,
-                        vec acc[kMaxTile][kQueryVectors]) {
-    vec loaded[kQueryVectors];
-    WS_UNROLL for (int i = 0; i < kQueryVectors; i++) {
-        loaded[i] = vectors[i];
-    }
-    WS_UNROLL for (int row = 0; row < n_rows; row++) {
-        vec scalar = vec_splat(scalars[row * stride]);
-        WS_UNROLL for (int i = 0; i < kQueryVectors; i++) {
-            acc[row][i] += loaded[i] * scalar;
-        }
-    }
-}
-
 // weights[0 .. n_keys) = Kᵀ q - reference, or 2 to that power; a key after a query is masked out.
 // `lag` is the first key's position less the group's first query's.
 WS_INLINE void score_tile(const int n_keys, const int ending, const int masked, const Group *group,
@@ -75,7 +61,11 @@ WS_INLINE void score_tile(const int n_keys, const int ending, const int masked, 
         }
     }
     WS_UNROLL_BY(UNROLL) for (int dim = 0; dim < kHeadDim; dim++) {
-        multiply(n_keys, group->q[dim], k + dim, kHeadDim, acc);
+        WS_UNROLL for (int key = 0; key < n_keys; key++) {
+            WS_UNROLL for (int i = 0; i < kQueryVectors; i++) {
+                acc[key][i] += group->q[dim][i] * k[key * kHeadDim + dim];
+            }
+        }
     }
     WS_UNROLL for (int key = 0; key < n_keys; key++) {
         WS_UNROLL for (int i = 0; i < kQueryVectors; i++) {
@@ -102,7 +92,11 @@ WS_INLINE void output_tile(const int n_dims, Group *group, const float *v, Weigh
         }
     }
     WS_UNROLL_BY(UNROLL) for (int key = 0; key < n_keys; key++) {
-        multiply(n_dims, weights[key], v + key * kHeadDim + dim0, 1, acc);
+        WS_UNROLL for (int dim = 0; dim < n_dims; dim++) {
+            WS_UNROLL for (int i = 0; i < kQueryVectors; i++) {
+                acc[dim][i] += weights[key][i] * v[key * kHeadDim + dim0 + dim];
+            }
+        }
     }
     WS_UNROLL for (int dim = 0; dim < n_dims; dim++) {
         WS_UNROLL for (int i = 0; i < kQueryVectors; i++) {
@@ -148,50 +142,36 @@ WS_INLINE void score_tiles(const int ending, const int masked, const Group *grou
     }
 }
 
-// The ways in which scores are needed. They are functions of their own so that `found` stays in memory: kept in
-// registers through the loops over tiles, it drives an accumulator out of them.
-typedef void ScoreTiles(const Group *group, const float *k, vec (*weights)[kQueryVectors], int width, int n_tiles,
-                        int lag, Found *found);
-
-WS_NOINLINE void keep_scores(const Group *group, const float *k, vec (*weights)[kQueryVectors], int width, int n_tiles,
-                             int lag, Found *found) {
-    score_tiles(kKeepScores, kCausal, group, k, weights, width, n_tiles, lag, found);
-}
-
-WS_NOINLINE void make_weights(const Group *group, const float *k, vec (*weights)[kQueryVectors], int width, int n_tiles,
-                              int lag, Found *found) {
-    score_tiles(kMakeWeights, 0, group, k, weights, width, n_tiles, lag, found);
-}
-
-WS_NOINLINE void make_masked_weights(const Group *group, const float *k, vec (*weights)[kQueryVectors], int width,
-                                     int n_tiles, int lag, Found *found) {
-    score_tiles(kMakeWeights, kCausal, group, k, weights, width, n_tiles, lag, found);
-}
-
-// Keys are dealt out to the tiles evenly: 64 keys in tiles of at most 6 are nine tiles of 6 and two of 5,
-// never a remainder of 4 that leaves the FMA units waiting.
-WS_INLINE void score_keys(ScoreTiles *run, const Group *group, const float *k, Weights weights, int n_keys, int lag,
-                          Found *found) {
+static Found nothing_found(void) {
+    Found found;
     for (int i = 0; i < kQueryVectors; i++) {
-        found->largest[i] = vec_splat(-INFINITY);
-        found->sum[i] = (vec){0};
+        found.largest[i] = vec_splat(-INFINITY);
+        found.sum[i] = (vec){0};
     }
+    return found;
+}
+
+// Makes the weights of n_keys keys. Keys are dealt out to the tiles evenly: 64 keys in tiles of at most 6 are
+// nine tiles of 6 and two of 5, never a remainder of 4 that leaves the FMA units waiting.
+WS_INLINE Found make_weights(const int masked, const Group *group, const float *k, Weights weights, int n_keys,
+                             int lag) {
+    Found found = nothing_found();
     int n_tiles = (n_keys + kKeyTile - 1) / kKeyTile;
     int narrow = n_keys / n_tiles;
     int n_wide = n_keys - n_tiles * narrow;
     int wide_keys = n_wide * (narrow + 1);
-    run(group, k, weights, narrow + 1, n_wide, lag, found);
-    run(group, k + wide_keys * kHeadDim, weights + wide_keys, narrow, n_tiles - n_wide, lag + wide_keys, found);
+    score_tiles(kMakeWeights, masked, group, k, weights, narrow + 1, n_wide, lag, &found);
+    score_tiles(kMakeWeights, masked, group, k + wide_keys * kHeadDim, weights + wide_keys, narrow, n_tiles - n_wide,
+                lag + wide_keys, &found);
+    return found;
 }
 
-// Puts the reference at the largest of n_keys scores.
-static void settle(Group *group, Weights scores, int n_keys) {
+// Puts the reference, zero so far, at the largest score of n_keys keys.
+static void settle(Group *group, const float *k, Weights scores, int n_keys, int lag) {
+    Found found = nothing_found();
+    score_tiles(kKeepScores, kCausal, group, k, scores, n_keys, 1, lag, &found);
     for (int i = 0; i < kQueryVectors; i++) {
-        vec largest = scores[0][i];
-        for (int key = 1; key < n_keys; key++) {
-            largest = vec_max(largest, scores[key][i]);
-        }
-        group->start[i] = -largest;
+        group->start[i] = -found.largest[i];
     }
 }
 
@@ -220,18 +200,13 @@ static void attend(Group *group, const float *k, const float *v, int n_keys, int
     Weights weights;
 
     // Scores and softmax.
-    Found found;
     if (first) {
-        int n_settle = n_keys < kKeyTile ? n_keys : kKeyTile;
-        score_keys(keep_scores, group, k, weights, n_settle, lag, &found);
-        settle(group, weights, n_settle);
+        settle(group, k, weights, n_keys < kKeyTile ? n_keys : kKeyTile, lag);
     }
+    Found found;
     for (;;) {
-        if (kCausal && lag + n_keys > 1) {
-            score_keys(make_masked_weights, group, k, weights, n_keys, lag, &found);
-        } else {
-            score_keys(make_weights, group, k, weights, n_keys, lag, &found);
-        }
+        found = kCausal && lag + n_keys > 1 ? make_weights(kCausal, group, k, weights, n_keys, lag)
+                                            : make_weights(0, group, k, weights, n_keys, lag);
         if (!exceeds_slack(&found)) {
             break;
         }

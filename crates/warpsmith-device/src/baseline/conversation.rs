@@ -3,15 +3,16 @@
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::fs::FileExt;
-use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use warpsmith_model::CrashCause;
 
 use super::broken;
 use crate::sys::memory::MemoryFile;
+use crate::sys::process::{ChildState, OwnedChild};
 use crate::target::Fault;
 
 const WORKER: &str = include_str!("worker.py");
@@ -22,7 +23,7 @@ const QUOTED_BYTES: usize = 2000;
 /// A running interpreter; killed when dropped.
 #[derive(Debug)]
 pub(super) struct Conversation {
-    child: Child,
+    child: OwnedChild,
     to: ChildStdin,
     from: ChildStdout,
     unread: Vec<u8>,
@@ -54,10 +55,16 @@ impl Conversation {
             .env("MKL_NUM_THREADS", &threads)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            .stderr(Stdio::from(errors_copy));
-        // SAFETY: between fork and exec only `fcntl` is called, which is async-signal-safe.
+            .stderr(Stdio::from(errors_copy))
+            .process_group(0);
+        // SAFETY: between fork and exec only `prctl` and `fcntl` are called, which are
+        // async-signal-safe.
         unsafe {
             command.pre_exec(move || {
+                // A frozen interpreter would not notice that nobody speaks to it any more.
+                if libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) == -1 {
+                    return Err(io::Error::last_os_error());
+                }
                 for fd in &inherited {
                     if libc::fcntl(*fd, libc::F_SETFD, 0) == -1 {
                         return Err(io::Error::last_os_error());
@@ -75,8 +82,14 @@ impl Conversation {
         })?;
         let to = child.stdin.take().expect("standard input is piped");
         let from = child.stdout.take().expect("standard output is piped");
-        let packages = packages.to_vec();
-        Ok(Self { child, to, from, unread: Vec::new(), errors, packages })
+        Ok(Self {
+            child: OwnedChild::new(child),
+            to,
+            from,
+            unread: Vec::new(),
+            errors,
+            packages: packages.to_vec(),
+        })
     }
 
     /// Says a line and waits for the answer.
@@ -103,6 +116,20 @@ impl Conversation {
         Ok(())
     }
 
+    /// Stops every thread of the interpreter and waits until they stand.
+    pub(super) fn freeze(&mut self) -> Result<(), Fault> {
+        let stopped = self.child.signal(libc::SIGSTOP).and_then(|()| self.child.wait_for_stop());
+        match stopped.map_err(|source| broken("freezing Python", source))? {
+            ChildState::Stopped => Ok(()),
+            _ => Err(self.ended()),
+        }
+    }
+
+    /// Lets the interpreter go on.
+    pub(super) fn thaw(&self) -> Result<(), Fault> {
+        self.child.signal(libc::SIGCONT).map_err(|source| broken("waking Python", source))
+    }
+
     fn read_line(&mut self, until: Instant, deadline: Duration) -> Result<String, Fault> {
         let mut buffer = [0u8; 4096];
         loop {
@@ -111,7 +138,7 @@ impl Conversation {
                 return Ok(String::from_utf8_lossy(&line).to_string());
             }
             if !self.wait_readable(until)? {
-                self.kill();
+                self.child.kill().map_err(|source| broken("ending Python", source))?;
                 return Err(Fault::TimedOut { limit_s: deadline.as_secs_f64() });
             }
             match self.from.read(&mut buffer) {
@@ -146,19 +173,15 @@ impl Conversation {
         }
     }
 
-    /// Says how the interpreter ended.
+    /// Says how the interpreter ended: it closed its side, so it has, or is about to.
     fn ended(&mut self) -> Fault {
-        self.kill();
-        let cause = match self.child.wait() {
-            Ok(status) => match (status.code(), status.signal()) {
-                (Some(0) | None, Some(signal)) if signal != libc::SIGKILL => {
-                    CrashCause::Signal { name: format!("signal {signal}") }
-                }
-                _ => CrashCause::Raised { message: self.last_words() },
-            },
-            Err(source) => return broken("waiting for Python's end", source),
-        };
-        Fault::Crashed(cause)
+        match self.child.wait_for_stop() {
+            Ok(ChildState::Killed(signal)) => {
+                Fault::Crashed(CrashCause::Signal { name: format!("signal {signal}") })
+            }
+            Ok(_) => Fault::Crashed(CrashCause::Raised { message: self.last_words() }),
+            Err(source) => broken("waiting for Python's end", source),
+        }
     }
 
     /// Returns the end of what the interpreter wrote to its standard error.
@@ -175,18 +198,5 @@ impl Conversation {
             Ok(text) if !text.is_empty() => text,
             _ => "Python ended without a word".to_string(),
         }
-    }
-
-    fn kill(&mut self) {
-        // Fails only for a process that is gone already, which is what is wanted.
-        let _ = self.child.kill();
-    }
-}
-
-impl Drop for Conversation {
-    fn drop(&mut self) {
-        self.kill();
-        // Reaps; an error means that there is nothing to reap.
-        let _ = self.child.wait();
     }
 }

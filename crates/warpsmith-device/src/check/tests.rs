@@ -95,11 +95,26 @@ fn zeros_do_not_pass_for_small_values_beside_large_ones() {
 
 #[test]
 fn an_expected_value_that_is_not_finite_is_refused() {
-    for bad in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
+    for bad in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, -1e200] {
         let mut values = answer(12);
         values[7] = bad;
         let refused = Expected::new(&plan(&[3, 4], DType::F32), Values::Double(values), 0.0);
         assert_eq!(refused.expect_err("refused").index, vec![1, 3]);
+    }
+}
+
+#[test]
+fn an_answer_of_zeros_has_an_error_that_can_be_written_down() {
+    for dtype in ALL_TYPES {
+        let plan = plan(&[300], dtype);
+        let expected = Expected::new(&plan, Values::Double(vec![0.0; 300]), 0.0).expect("finite");
+        let out = narrow(dtype, &[0.0; 300]);
+        let error = compare(&out, &expected, &budget(dtype), &Coverage::Whole);
+        assert_eq!(error, Ok(ErrorSize::default()), "{dtype:?}");
+        let mut wrong = out;
+        wrong[..dtype.size()].copy_from_slice(&narrow(dtype, &[1e-3]));
+        let wrong = compare(&wrong, &expected, &budget(dtype), &Coverage::Whole);
+        assert_eq!(wrong.expect_err("not zero").kind, MismatchKind::Element, "{dtype:?}");
     }
 }
 

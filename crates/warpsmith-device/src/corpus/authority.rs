@@ -1,18 +1,16 @@
-//! Who says what is right: runs the reference and the oracle and prepares their answers.
+//! Who says what is right: the reference and the oracle, compiled and run.
 
 use std::time::Duration;
 
 use warpsmith_model::lab::{Role, Workload};
-use warpsmith_model::rng::Rng;
-use warpsmith_model::{Hasher, Lab};
+use warpsmith_model::{DType, Lab};
 
-use super::store::{Store, Stored};
-use super::{CorpusOptions, SetKey};
+use super::CorpusOptions;
+use super::store::Store;
 use crate::bind;
-use crate::check::{self, Budget, Coverage, Expected, LEAST_ROW, Values};
-use crate::element::{least_normal, narrow, widen};
+use crate::check;
+use crate::element::{narrow, widen};
 use crate::error::DeviceError;
-use crate::inputs;
 use crate::target::{Artifact, CaseId, Extent, Fault, Program, Target, TensorPlan, Unit};
 
 /// Who answers.
@@ -25,7 +23,7 @@ pub(super) enum Answer {
 }
 
 impl Answer {
-    fn name(self) -> &'static str {
+    pub(super) fn name(self) -> &'static str {
         match self {
             Self::Reference => "the reference",
             Self::Oracle => "the oracle",
@@ -35,43 +33,18 @@ impl Answer {
 
 /// The reference answers a whole shape when that takes less than this.
 const CHEAP_REFERENCE_S: f64 = 0.3;
-/// About how long the sample of the reference beside one answer of the oracle may take.
-const SAMPLE_S: f64 = 0.02;
-/// And how many blocks it has at least and at most.
-const LEAST_SAMPLED_BLOCKS: i64 = 4;
-const MOST_SAMPLED_BLOCKS: i64 = 4096;
-/// Contents that show the usual size of an output with very few elements.
-const FLOOR_DRAWS: usize = 8;
-/// Changes whenever the contents that a seed stands for change.
-const GENERATOR_VERSION: &[u8] = b"inputs 1";
 
 /// The reference and the oracle, compiled, and what is known of their speed.
 #[derive(Debug)]
 pub(super) struct Authorities {
     reference: Artifact,
     oracle: Vec<(Unit, Artifact)>,
-    store: Option<Store>,
+    pub(super) store: Option<Store>,
     launch_deadline: Duration,
     compile_deadline: Duration,
     /// Work (see `work_units`) a second, the best seen on a proof.
     pub(super) reference_rate: f64,
     pub(super) oracle_rate: f64,
-}
-
-/// Inputs that are both staged and at hand.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct StagedContents<'a> {
-    pub(super) id: CaseId,
-    pub(super) contents: &'a [Vec<u8>],
-    pub(super) seed: u64,
-}
-
-/// A right answer and what it took.
-#[derive(Debug)]
-pub(super) struct Answered {
-    pub(super) expected: Vec<Expected>,
-    pub(super) answer_s: f64,
-    pub(super) sampled_blocks: u64,
 }
 
 /// What a run of an authority left: `outputs[case][output]`, outputs counted among themselves.
@@ -118,207 +91,11 @@ impl Authorities {
         Ok(work_units(lab, shape)? / rate)
     }
 
-    /// Answers for one content, from the store if it is there.
-    pub(super) fn answer(
-        &mut self,
-        target: &mut dyn Target,
+    pub(super) fn reference_program(
+        &self,
         lab: &Lab,
         shape: &Workload,
-        key: &SetKey,
-        staged: StagedContents<'_>,
-        floors: &[f64],
-    ) -> Result<Answered, DeviceError> {
-        let program = match key.answer {
-            Answer::Reference => self.reference_program(lab, shape)?,
-            Answer::Oracle => self.oracle_program(target, lab, shape)?,
-        };
-        let outputs: Vec<TensorPlan> = outputs_of(&bind::tensor_plans(lab, shape)?);
-        let mut hasher = Hasher::new("expected outputs");
-        hasher
-            .part(GENERATOR_VERSION)
-            .part(lab.id.to_string().as_bytes())
-            .part(program.artifact.binary.to_string().as_bytes())
-            .part(lab.inputs[key.inputs].name.as_bytes())
-            .part(&staged.seed.to_le_bytes());
-        for value in &key.axes {
-            hasher.part(&value.to_le_bytes());
-        }
-        let name = warpsmith_model::BlobId::from(hasher).to_string();
-        let stored = self.store.as_ref().and_then(|store| store.load(&name, &outputs));
-        let stored = match stored {
-            Some(stored) => stored,
-            None => {
-                let stored = match key.answer {
-                    Answer::Reference => self.ask_reference(target, lab, shape, staged)?,
-                    Answer::Oracle => {
-                        self.ask_oracle(target, lab, shape, &program, key.inputs, staged)?
-                    }
-                };
-                if let Some(store) = &self.store {
-                    store.save(&name, &stored)?;
-                }
-                stored
-            }
-        };
-        let Stored { answer_s, sampled_blocks, values } = stored;
-        let expected = outputs
-            .iter()
-            .zip(values)
-            .zip(floors)
-            .map(|((plan, values), floor)| {
-                Expected::new(plan, values, *floor).map_err(|bad| {
-                    let inputs = &lab.inputs[key.inputs].name;
-                    let reason = format!(
-                        "{} gives {} at {:?} of `{}` on {} with `{inputs}` inputs; expected \
-                         outputs must be finite, since a NaN would match anything",
-                        key.answer.name(),
-                        bad.value,
-                        bad.index,
-                        plan.name,
-                        bind::describe_shape(shape),
-                    );
-                    DeviceError::refused(&lab.name, reason)
-                })
-            })
-            .collect::<Result<Vec<_>, _>>()?;
-        Ok(Answered { expected, answer_s, sampled_blocks })
-    }
-
-    /// Returns the usual size of the elements of each output, where the output has so few that it
-    /// does not show it itself: a single sum may happen to be nearly zero, and an error of a few
-    /// roundings of its terms is then large against it. Zero for all other outputs.
-    pub(super) fn floors(
-        &mut self,
-        target: &mut dyn Target,
-        lab: &Lab,
-        shape: &Workload,
-        inputs: usize,
-        seed: u64,
-        answer: Answer,
-    ) -> Result<Vec<f64>, DeviceError> {
-        let plans = bind::tensor_plans(lab, shape)?;
-        let outputs = outputs_of(&plans);
-        if outputs.iter().all(|plan| plan.elements() >= LEAST_ROW) {
-            return Ok(vec![0.0; outputs.len()]);
-        }
-        let name = format!("{} (usual size)", lab.inputs[inputs].name);
-        let drawn: Vec<Vec<Vec<u8>>> = (0..FLOOR_DRAWS)
-            .map(|idx| {
-                let seed = inputs::content_seed(seed, &shape.axes, &name, idx);
-                inputs::contents(&plans, &lab.inputs[inputs], seed)
-            })
-            .collect();
-        let ran = match answer {
-            Answer::Reference => self.run_reference(target, lab, shape, &drawn, &Extent::All, 1)?,
-            Answer::Oracle => {
-                let program = self.oracle_program(target, lab, shape)?;
-                let run =
-                    Run { program: &program, who: "the oracle", extent: &Extent::All, times: 1 };
-                self.run_staged(target, lab, shape, run, &plans, &drawn)?
-            }
-        };
-        let dtype_of = |plan: &TensorPlan| match answer {
-            Answer::Reference => warpsmith_model::DType::F64,
-            Answer::Oracle => plan.dtype,
-        };
-        Ok(outputs
-            .iter()
-            .enumerate()
-            .map(|(output, plan)| {
-                if plan.elements() >= LEAST_ROW {
-                    return 0.0;
-                }
-                let values: Vec<f64> = ran
-                    .outputs
-                    .iter()
-                    .flat_map(|case| widen(dtype_of(plan), &case[output]))
-                    .collect();
-                let count = values.len();
-                Values::Double(values).rms(0..count)
-            })
-            .collect())
-    }
-
-    fn ask_reference(
-        &mut self,
-        target: &mut dyn Target,
-        lab: &Lab,
-        shape: &Workload,
-        staged: StagedContents<'_>,
-    ) -> Result<Stored, DeviceError> {
-        let contents = [staged.contents.to_vec()];
-        let ran = self.run_reference(target, lab, shape, &contents, &Extent::All, 1)?;
-        let values = ran.outputs[0]
-            .iter()
-            .map(|bytes| Values::from_bytes(warpsmith_model::DType::F64, bytes))
-            .collect();
-        Ok(Stored { answer_s: ran.elapsed_s[0], sampled_blocks: 0, values })
-    }
-
-    /// Lets the oracle answer and compares a random sample of the reference's blocks with it.
-    fn ask_oracle(
-        &mut self,
-        target: &mut dyn Target,
-        lab: &Lab,
-        shape: &Workload,
-        program: &Program,
-        inputs: usize,
-        staged: StagedContents<'_>,
-    ) -> Result<Stored, DeviceError> {
-        let run = Run { program, who: "the oracle", extent: &Extent::All, times: 1 };
-        let ran = self.run(target, lab, shape, run, &[staged.id])?;
-        let plans = outputs_of(&program.tensors);
-        let values: Vec<Values> = plans
-            .iter()
-            .zip(&ran.outputs[0])
-            .map(|(plan, bytes)| Values::from_bytes(plan.dtype, bytes))
-            .collect();
-
-        let blocks = self.reference_program(lab, shape)?.launches[0].blocks;
-        let reference_s = work_units(lab, shape)? / self.reference_rate;
-        let affordable = (blocks as f64 * SAMPLE_S / reference_s) as i64;
-        let sample = choose_blocks(
-            blocks,
-            affordable.clamp(LEAST_SAMPLED_BLOCKS, MOST_SAMPLED_BLOCKS),
-            &mut Rng::derive(staged.seed, "sampled blocks"),
-        );
-        let sampled_blocks = sample.len() as u64;
-        let contents = [staged.contents.to_vec()];
-        let extent = Extent::Blocks(sample);
-        let sampled = self.run_reference(target, lab, shape, &contents, &extent, 1)?;
-        for ((plan, values), partial) in plans.iter().zip(&values).zip(&sampled.outputs[0]) {
-            let budget =
-                Budget::new(&lab.tolerance, lab.inputs[inputs].tolerance_scale, plan.dtype);
-            // The reference's blocks are judged by the oracle: the bound is symmetric, and the
-            // oracle's output is whole, so its rows have a scale.
-            let wide = TensorPlan { dtype: warpsmith_model::DType::F64, ..plan.clone() };
-            let judged = Expected::new(&wide, values.clone(), least_normal(plan.dtype))
-                .map_err(|bad| format!("the oracle gives {} at {:?}", bad.value, bad.index))
-                .and_then(|oracle| {
-                    check::compare(partial, &oracle, &budget, &Coverage::Written).map_err(|wrong| {
-                        format!(
-                            "the oracle says {} at {:?}, the reference {} ({:.1}x the bound)",
-                            wrong.expected, wrong.index, wrong.got, wrong.excess
-                        )
-                    })
-                });
-            if let Err(what) = judged {
-                let reason = format!(
-                    "the oracle `{}` disagrees with the reference in `{}` on {} with `{}` inputs \
-                     (seed {}): {what}",
-                    lab.oracle,
-                    plan.name,
-                    bind::describe_shape(shape),
-                    lab.inputs[inputs].name,
-                    staged.seed
-                );
-                return Err(DeviceError::refused(&lab.name, reason));
-            }
-        }
-        Ok(Stored { answer_s: ran.elapsed_s[0], sampled_blocks, values })
-    }
-
-    fn reference_program(&self, lab: &Lab, shape: &Workload) -> Result<Program, DeviceError> {
+    ) -> Result<Program, DeviceError> {
         bind::reference_program(lab, shape, self.reference.clone())
     }
 
@@ -364,8 +141,8 @@ impl Authorities {
         target: &mut dyn Target,
         lab: &Lab,
         shape: &Workload,
-        contents: &[Vec<Vec<u8>>],
-        extent: &Extent,
+        contents: &[&[Vec<u8>]],
+        extents: &[Extent],
         times: usize,
     ) -> Result<Ran, DeviceError> {
         let program = self.reference_program(lab, shape)?;
@@ -376,17 +153,17 @@ impl Authorities {
             .iter()
             .map(|tensors| {
                 let widen_one = |(plan, bytes): (&&TensorPlan, &Vec<u8>)| {
-                    narrow(warpsmith_model::DType::F64, &widen(plan.dtype, bytes))
+                    narrow(DType::F64, &widen(plan.dtype, bytes))
                 };
-                inputs.iter().zip(tensors).map(widen_one).collect()
+                inputs.iter().zip(*tensors).map(widen_one).collect()
             })
             .collect();
-        let run = Run { program: &program, who: "the reference", extent, times };
+        let run = Run { program: &program, who: "the reference", extents, times };
         self.run_staged(target, lab, shape, run, &program.tensors, &wide)
     }
 
     /// Stages contents for one run alone.
-    fn run_staged(
+    pub(super) fn run_staged(
         &self,
         target: &mut dyn Target,
         lab: &Lab,
@@ -429,7 +206,8 @@ impl Authorities {
         let outputs = bind::indices_of(&run.program.tensors, Role::Output);
         let mut ran = Ran { outputs: Vec::new(), elapsed_s: Vec::new() };
         for case in 0..ids.len() {
-            let clocked = session.launch(&[case], run.extent).map_err(broken)?;
+            let extent = &run.extents[case % run.extents.len()];
+            let clocked = session.launch(&[case], extent).map_err(broken)?;
             if let Some(tensor) = session.overwritten_guard(case) {
                 let name = &run.program.tensors[tensor].name;
                 let reason = format!("{doing}: it wrote beside `{name}`");
@@ -439,7 +217,7 @@ impl Authorities {
                 outputs.iter().map(|tensor| session.output(case, *tensor).to_vec()).collect();
             for _ in 1..run.times {
                 session.poison(case);
-                session.launch(&[case], run.extent).map_err(broken)?;
+                session.launch(&[case], extent).map_err(broken)?;
                 for (tensor, first) in outputs.iter().zip(&first) {
                     let plan = &run.program.tensors[*tensor];
                     if check::compare_bits(plan, first, session.output(case, *tensor)).is_err() {
@@ -462,7 +240,8 @@ impl Authorities {
 pub(super) struct Run<'a> {
     pub(super) program: &'a Program,
     pub(super) who: &'a str,
-    pub(super) extent: &'a Extent,
+    /// What to launch of each case, or of all when there is one.
+    pub(super) extents: &'a [Extent],
     pub(super) times: usize,
 }
 
@@ -490,16 +269,4 @@ pub(super) fn work_units(lab: &Lab, shape: &Workload) -> Result<f64, DeviceError
 
 pub(super) fn outputs_of(plans: &[TensorPlan]) -> Vec<TensorPlan> {
     plans.iter().filter(|plan| plan.role == Role::Output).cloned().collect()
-}
-
-/// Chooses distinct blocks, in order.
-fn choose_blocks(blocks: i64, count: i64, rng: &mut Rng) -> Vec<i64> {
-    if count >= blocks {
-        return (0..blocks).collect();
-    }
-    let mut chosen = std::collections::BTreeSet::new();
-    while (chosen.len() as i64) < count {
-        chosen.insert(rng.below(blocks as usize) as i64);
-    }
-    chosen.into_iter().collect()
 }

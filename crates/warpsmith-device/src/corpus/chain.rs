@@ -104,7 +104,9 @@ fn prove_all(
             redrawn[idx] = inputs::tensor_contents(plan, &lab.inputs[0].distributions[idx], other);
             contents.push(redrawn);
         }
-        let ran = authorities.run_reference(target, lab, shape, &contents, &Extent::All, 2)?;
+        let contents: Vec<&[Vec<u8>]> = contents.iter().map(Vec::as_slice).collect();
+        let everything = [Extent::All];
+        let ran = authorities.run_reference(target, lab, shape, &contents, &everything, 2)?;
         let fastest_s = ran.elapsed_s.iter().copied().fold(f64::INFINITY, f64::min);
         authorities.reference_rate = authorities.reference_rate.max(work / fastest_s);
         changes.add(&ran.outputs);
@@ -112,7 +114,7 @@ fn prove_all(
         // The oracle on every distribution.
         let program = authorities.oracle_program(target, lab, shape)?;
         let ids: Vec<_> = cases.iter().map(|case| case.id).collect();
-        let run = Run { program: &program, who: "the oracle", extent: &Extent::All, times: 2 };
+        let run = Run { program: &program, who: "the oracle", extents: &everything, times: 2 };
         let ran = authorities.run(target, lab, shape, run, &ids)?;
         let fastest_s = ran.elapsed_s.iter().copied().fold(f64::INFINITY, f64::min);
         authorities.oracle_rate = authorities.oracle_rate.max(work / fastest_s);

@@ -8,6 +8,7 @@
 //! the very same contents. [`Corpus::check_chain`] does and records all of this;
 //! [`Corpus::cases`] hands out cases and proves the lab first if nobody has.
 
+mod answers;
 mod authority;
 mod chain;
 mod store;
@@ -25,7 +26,8 @@ use crate::check::{Expected, Place};
 use crate::error::DeviceError;
 use crate::inputs;
 use crate::target::{CaseId, Target, TensorPlan};
-use authority::{Answer, Answered, Authorities};
+use answers::{Answered, StagedContents};
+use authority::{Answer, Authorities};
 
 /// Where and how large.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -102,6 +104,10 @@ pub const MOST_CONTENTS: usize = 64;
 const CONTENTS_TIME_S: f64 = 0.4;
 /// Bytes of inputs and answers that the contents of one workload may take, beyond the least.
 const CONTENTS_BYTES: usize = 192 << 20;
+
+/// Contents that are answered in one session: as many as this many bytes, or this many.
+const TOGETHER_BYTES: usize = 32 << 20;
+const MOST_TOGETHER: usize = 16;
 
 /// Returns how many different contents a workload gets. Every timed launch wants contents of its
 /// own, but each costs a run of the reference or the oracle and memory, so small shapes get up to
@@ -299,31 +305,39 @@ impl Corpus {
             set.floors = Some(floors);
         }
         let floors = set.floors.clone().unwrap_or_default();
-        for idx in set.cases.len()..wanted {
-            let distribution = &lab.inputs[key.inputs];
-            let seed = inputs::content_seed(key.seed, &shape.axes, &distribution.name, idx);
-            let contents = inputs::contents(plans, distribution, seed);
-            let id = target.stage(plans, &contents).map_err(|source| DeviceError::Target {
-                doing: format!("staging inputs of `{}`", shape.name),
-                source,
-            })?;
-            let staged = authority::StagedContents { id, contents: &contents, seed };
-            let answered = authorities.answer(target, lab, shape, key, staged, &floors);
-            let Answered { expected, answer_s, sampled_blocks } = match answered {
-                Ok(answered) => answered,
-                Err(error) => {
-                    target.unstage(id);
-                    return Err(error);
+        let distribution = &lab.inputs[key.inputs];
+        let together = (TOGETHER_BYTES / case_bytes(plans).max(1)).clamp(1, MOST_TOGETHER);
+        while set.cases.len() < wanted {
+            let have = set.cases.len();
+            let mut staged = Vec::new();
+            for idx in have..wanted.min(have + together) {
+                let seed = inputs::content_seed(key.seed, &shape.axes, &distribution.name, idx);
+                let contents = inputs::contents(plans, distribution, seed);
+                match target.stage(plans, &contents) {
+                    Ok(id) => staged.push(StagedContents { id, contents, seed }),
+                    Err(source) => {
+                        staged.iter().for_each(|one| target.unstage(one.id));
+                        let doing = format!("staging inputs of `{}`", shape.name);
+                        return Err(DeviceError::Target { doing, source });
+                    }
                 }
-            };
-            if set.cases.is_empty() {
-                set.answer_s = answer_s;
             }
-            set.sampled_blocks += sampled_blocks;
-            set.bytes += contents.iter().map(Vec::len).sum::<usize>()
-                + expected.iter().map(Expected::memory_bytes).sum::<usize>();
-            let case = Case { id, shape: shape.clone(), inputs: key.inputs, seed, expected };
-            set.cases.push(Arc::new(case));
+            let answers = authorities.answers(target, lab, shape, key, &staged, &floors);
+            let answers = answers.inspect_err(|_| {
+                staged.iter().for_each(|one| target.unstage(one.id));
+            })?;
+            for (one, answered) in staged.into_iter().zip(answers) {
+                let Answered { expected, answer_s, sampled_blocks } = answered;
+                if set.cases.is_empty() {
+                    set.answer_s = answer_s;
+                }
+                set.sampled_blocks += sampled_blocks;
+                set.bytes += one.contents.iter().map(Vec::len).sum::<usize>()
+                    + expected.iter().map(Expected::memory_bytes).sum::<usize>();
+                let (id, seed) = (one.id, one.seed);
+                let case = Case { id, shape: shape.clone(), inputs: key.inputs, seed, expected };
+                set.cases.push(Arc::new(case));
+            }
         }
         Ok(())
     }

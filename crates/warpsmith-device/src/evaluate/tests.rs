@@ -221,7 +221,7 @@ fn noise_uses_the_budget_up_and_is_said() {
     let trial = trial(&mut fake, Fidelity::Rank);
     let measurement = &trial.outcome.measurements()[0];
     assert_eq!(measurement.stop, StopReason::Budget);
-    assert_eq!(measurement.samples_s.len(), 24);
+    assert_eq!(measurement.samples_s.len(), 16);
     assert!(trial.notes[0].contains("noisy"), "{:?}", trial.notes);
 }
 

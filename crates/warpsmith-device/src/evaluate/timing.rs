@@ -84,6 +84,7 @@ fn measure(
     let mut batch = None;
     let mut order_rng = Rng::derive(bench.seed, &workload.name);
     let mut kept = None;
+    let mut least_share = 1.0f64;
     let stop = loop {
         let (mut session, chosen) = match kept.take() {
             Some(session_and_cases) => session_and_cases,
@@ -121,12 +122,12 @@ fn measure(
                 break;
             }
         }
-        let look = match plan.judged_bytes {
-            Some(most) if timed * output_bytes > most => {
-                Look::Share(most as f64 / (timed * output_bytes) as f64)
-            }
-            _ => Look::All,
+        let share = match plan.judged_bytes {
+            Some(most) => most as f64 / (timed * output_bytes).max(1) as f64,
+            None => 1.0,
         };
+        least_share = least_share.min(share);
+        let look = if share < 1.0 { Look::Share(share) } else { Look::All };
         let judged = bench.judge_timed(&*session, &chosen, timed, program, look)?;
         error = worse(error, judged);
         if let Some(stop) = stop {
@@ -143,6 +144,13 @@ fn measure(
         bench.notes.push(what);
         samples_s.drain(..warm_up);
         ticks.drain(..warm_up.min(ticks.len()));
+    }
+    if least_share < 1.0 {
+        bench.notes.push(format!(
+            "{}: of the timed outputs a random {:.0} % were judged",
+            workload.name,
+            least_share * 100.0
+        ));
     }
     bench.notes.extend(clock::remarks(&workload.name, &samples_s, floor_s));
     Ok(Measurement {

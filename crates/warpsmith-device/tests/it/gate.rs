@@ -106,7 +106,7 @@ fn a_right_kernel_passes_every_fidelity_on_this_machine() {
         assert_eq!(trial.outcome.verdict(), Verdict::Passed, "{}", trial.outcome.describe());
         for measurement in trial.outcome.measurements() {
             let time_s = median(&measurement.samples_s).expect("samples");
-            assert!(time_s > 0.0 && time_s < 1.0, "{fidelity:?}: {time_s}");
+            assert!(time_s > 0.0 && time_s.is_finite(), "{fidelity:?}: {time_s}");
             assert!(measurement.launch_floor_s > 0.0);
         }
         assert_eq!(trial.builds.len(), 1);

@@ -143,10 +143,10 @@ pub struct SearchArgs {
     #[arg(long, default_value = "evolutionary", value_name = "NAME")]
     pub strategy: String,
     /// Search trials at most
-    #[arg(long, default_value_t = 40, value_name = "N")]
+    #[arg(long, default_value_t = 24, value_name = "N")]
     pub budget: u32,
     /// Seconds of searching at most, compiling included
-    #[arg(long, default_value_t = 45.0, value_name = "SECONDS")]
+    #[arg(long, default_value_t = 30.0, value_name = "SECONDS")]
     pub time: f64,
     /// Seed of every decision; by default from the system's randomness, and recorded
     #[arg(long, value_name = "N")]
@@ -158,7 +158,7 @@ pub struct SearchArgs {
     #[arg(long, default_value_t = 5, value_name = "K")]
     pub top_k: u32,
     /// Configurations that the microbenchmark runs at most
-    #[arg(long, default_value_t = 48, value_name = "N")]
+    #[arg(long, default_value_t = 16, value_name = "N")]
     pub micro_limit: u32,
     /// Measure again what earlier runs measured in the same environment
     #[arg(long)]
@@ -212,7 +212,7 @@ pub fn plain_settings(goal: Goal, lab: &std::path::Path) -> Result<RunSettings> 
         micro_limit: 0,
         reuse: false,
         compare_rounds: 5,
-        compare_s: 2.0,
+        compare_s: 1.0,
         hopeless_ratio: 2.0,
     })
 }

@@ -53,13 +53,7 @@ fn a_rerun_takes_over_what_the_environment_already_measured() {
 #[test]
 fn an_adhoc_kernel_is_judged_like_any_other() {
     let project = Project::new();
-    let kernels = project.lab().join("kernels");
-    let contract = std::fs::read_dir(&kernels)
-        .expect("kernels")
-        .flatten()
-        .map(|entry| entry.path())
-        .find(|path| path.extension().is_some_and(|ending| ending == "toml"))
-        .expect("a contract");
+    let contract = project.lab().join("kernels/00_naive.toml");
     let source = std::fs::read_to_string(contract.with_extension("c")).expect("a source");
     let adhoc = project.path().join("adhoc.c");
     std::fs::write(&adhoc, &source).expect("written");
@@ -67,10 +61,10 @@ fn an_adhoc_kernel_is_judged_like_any_other() {
     project.ok(&["check", "labs/probe", "--source", "adhoc.c", "--contract", contract]);
 
     // The same kernel, made wrong by a single operator.
-    let wrong = source.replacen("+ ", "- ", 1);
+    let wrong = source.replace("+ bias[i]", "- bias[i]");
     assert_ne!(wrong, source, "the scaffold's kernel adds something");
     std::fs::write(&adhoc, wrong).expect("written");
     let said =
         project.fails(1, &["check", "labs/probe", "--source", "adhoc.c", "--contract", contract]);
-    assert!(said.contains("incorrect") || said.contains("compile failed"), "{said}");
+    assert!(said.contains("incorrect"), "{said}");
 }
