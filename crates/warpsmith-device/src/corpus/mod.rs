@@ -101,7 +101,7 @@ pub const LEAST_CONTENTS: usize = 3;
 /// Contents at most: the clock needs no more under one reading.
 pub const MOST_CONTENTS: usize = 64;
 /// Seconds of the authority's time that the contents of one workload may cost, beyond the least.
-const CONTENTS_TIME_S: f64 = 0.4;
+const CONTENTS_TIME_S: f64 = 1.0;
 /// Bytes of inputs and answers that the contents of one workload may take, beyond the least.
 const CONTENTS_BYTES: usize = 192 << 20;
 
@@ -111,7 +111,7 @@ const MOST_TOGETHER: usize = 16;
 
 /// Returns how many different contents a workload gets. Every timed launch wants contents of its
 /// own, but each costs a run of the reference or the oracle and memory, so small shapes get up to
-/// [`MOST_CONTENTS`] (20 at 20 ms each) and large ones [`LEAST_CONTENTS`]; what is missing is made up
+/// [`MOST_CONTENTS`] (50 at 20 ms each) and large ones [`LEAST_CONTENTS`]; what is missing is made up
 /// for by opening further sessions, whose processes know nothing of earlier ones.
 pub fn contents_that_pay(answer_s: f64, case_bytes: usize) -> usize {
     let by_time = (CONTENTS_TIME_S / answer_s.max(1e-9)).floor() as usize;

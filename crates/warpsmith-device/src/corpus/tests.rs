@@ -182,8 +182,8 @@ fn small_shapes_get_many_contents_and_large_ones_few() {
         assert_eq!(contents_that_pay(answer_s, megabytes << 20), expected);
     };
     check(1e-5, 0, 64);
-    check(0.02, 0, 20);
-    check(0.1, 1, 4);
+    check(0.02, 0, 50);
+    check(0.1, 1, 10);
     check(2.0, 1, 3);
     check(1e-3, 48, 4);
     check(1e-3, 1000, 3);
