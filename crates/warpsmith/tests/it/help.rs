@@ -28,11 +28,14 @@ fn usage_errors_exit_with_2_and_say_what_to_do() {
     check(&["check", "labs/probe", "--kernel", "99_none"], &["99_none", "hint"]);
     check(&["check", "labs/probe", "--set", "NO=1"], &["NO"]);
     check(&["tune", "labs/probe", "--strategy", "luck"], &["luck"]);
-    check(&["tune", "labs/probe", "--time", "-1"], &["--time"]);
+    check(&["tune", "labs/probe", "--time", "0"], &["--time"]);
     check(&["tune", "labs/probe", "--budget", "0"], &["--budget"]);
-    check(&["runs"], &["evidence"]);
-    check(&["show", "latest"], &["evidence"]);
     check(&["frobnicate"], &["frobnicate"]);
+    let untouched = Project::new();
+    for arguments in [&["runs"][..], &["show", "latest"]] {
+        let said = untouched.fails(2, arguments);
+        assert!(said.contains("evidence"), "{said}");
+    }
 }
 
 #[test]

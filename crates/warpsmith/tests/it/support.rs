@@ -77,6 +77,11 @@ impl Project {
         Store::open_read_only(&self.database()).expect("the store opens")
     }
 
+    /// The store once there is one: a campaign that was killed while it made the file has none.
+    pub(crate) fn store_if_made(&self) -> Option<Store> {
+        Store::open_read_only(&self.database()).ok()
+    }
+
     /// The evaluations of the newest run, as (candidate, fidelity) in order.
     pub(crate) fn evaluations(&self) -> Vec<(String, String)> {
         let store = self.store();
