@@ -114,6 +114,10 @@ pub fn decide(rule: &Rule, samples_s: &[f64], spent_s: f64) -> Option<StopReason
     (spent_s >= rule.budget_s || settled.len() >= rule.max_samples).then_some(StopReason::Budget)
 }
 
+/// A device below this share of its best speed is disturbed. A neighbour on the same core leaves a
+/// half to two thirds; clocks that rise and fall leave more than nine tenths.
+pub const UNDISTURBED_SPEED: f64 = 0.8;
+
 /// A leading sample is warm-up when it is this much slower than every later one.
 const WARM_UP_EXCESS: f64 = 1.10;
 

@@ -78,6 +78,9 @@ const NARROW: f64 = 0.02;
 const MOST_ROUNDS: usize = 400;
 /// Rounds that one opening of the sessions should give.
 const ROUNDS_PER_OPENING: usize = 4;
+/// Rounds in which something else slowed the machine are run again, but not for longer than this many
+/// times the budget.
+const PATIENCE: f64 = 3.0;
 /// Output bytes of all contenders' sessions together, as far as the rounds allow.
 const OUTPUT_BYTES: usize = 1 << 30;
 
@@ -213,6 +216,8 @@ struct Corner {
     ids: Vec<CaseId>,
     session: Option<Box<dyn Session>>,
     samples_s: Vec<f64>,
+    /// Those of rounds that were run again.
+    disturbed_s: Vec<f64>,
     /// Why it has no times here.
     absent: Option<String>,
 }
@@ -220,6 +225,11 @@ struct Corner {
 impl Corner {
     fn absent(reason: impl Into<String>) -> Self {
         Self { absent: Some(reason.into()), ..Self::default() }
+    }
+
+    /// Takes the last round for disturbed.
+    fn set_round_aside(&mut self) {
+        self.disturbed_s.extend(self.samples_s.pop());
     }
 
     /// Takes an ended evaluation: a failing candidate is out, our own failure is handed on.
@@ -267,6 +277,7 @@ impl Ring<'_> {
         let mut record = PairedRounds {
             workload: self.workload.name.clone(),
             samples_s: Vec::new(),
+            disturbed_s: Vec::new(),
             absent: Vec::new(),
         };
         for (contender, corner) in corners.into_iter().enumerate() {
@@ -274,6 +285,7 @@ impl Ring<'_> {
                 Some(reason) => {
                     record.absent.push(Absent { contender, reason });
                     record.samples_s.push(Vec::new());
+                    record.disturbed_s.push(Vec::new());
                 }
                 None => {
                     let remarks =
@@ -281,6 +293,7 @@ impl Ring<'_> {
                     let label = &sides[contender].label;
                     notes.extend(remarks.iter().map(|remark| format!("{label}: {remark}")));
                     record.samples_s.push(corner.samples_s);
+                    record.disturbed_s.push(corner.disturbed_s);
                 }
             }
         }
@@ -334,6 +347,9 @@ impl Ring<'_> {
         let mut rng = Rng::new(system_seed());
         let n_cases = self.session_cases(corners);
         let mut batch = None;
+        let is_quiet = |target: &mut dyn Target| {
+            target.speed().is_none_or(|speed| speed >= clock::UNDISTURBED_SPEED)
+        };
         loop {
             let mut slots: Vec<usize> = (0..n_cases).collect();
             rng.shuffle(&mut slots);
@@ -353,8 +369,13 @@ impl Ring<'_> {
             for slots in timed.chunks_exact(batch) {
                 let mut order: Vec<usize> = (0..corners.len()).collect();
                 rng.shuffle(&mut order);
+                let mut quiet = is_quiet(target);
                 for idx in order {
                     self.round(&sides[idx].subject, &mut corners[idx], slots)?;
+                    quiet &= is_quiet(target);
+                }
+                if !quiet && started.elapsed().as_secs_f64() < PATIENCE * self.options.budget_s {
+                    corners.iter_mut().for_each(Corner::set_round_aside);
                 }
                 launched += slots.len();
                 done = self.enough(corners, started);

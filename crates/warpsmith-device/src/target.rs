@@ -30,6 +30,12 @@ pub trait Target {
     /// Forgets a staged case and frees its memory.
     fn unstage(&mut self, case: CaseId);
 
+    /// Returns the share of its best speed that the device has at this moment, while no session
+    /// runs; none where the device cannot tell.
+    fn speed(&mut self) -> Option<f64> {
+        None
+    }
+
     /// Starts a fresh process (or context) that has the program loaded and sees these cases.
     /// Outputs of every case are poisoned. The session can launch each case any number of times,
     /// but callers that time launch each case once per session, so that no answer can be cached.

@@ -318,6 +318,10 @@ pub struct PairedRounds {
     /// Seconds per launch, by contender and round: `samples_s[contender][round]`. Every contender
     /// has the same number of rounds, or none where it is in `absent`.
     pub samples_s: Vec<Vec<f64>>,
+    /// The same for the rounds that were run again, because something else slowed the device during
+    /// them.
+    #[serde(default)]
+    pub disturbed_s: Vec<Vec<f64>>,
     /// Contenders that have no times here.
     pub absent: Vec<Absent>,
 }

@@ -344,6 +344,10 @@ pub struct Measurement {
     pub workload: String,
     /// Seconds per launch, one value per timed batch, in the order they were taken.
     pub samples_s: Vec<f64>,
+    /// Seconds per launch of the batches that were taken again, because something else slowed the
+    /// device at the time.
+    #[serde(default)]
+    pub disturbed_s: Vec<f64>,
     /// Launches in each batch.
     pub batch: u32,
     /// Ticks of the cycle counter per launch for the same batches; empty where there is none.

@@ -106,6 +106,7 @@ pub(crate) mod tests {
     /// Makes a converged measurement.
     pub(crate) fn measurement(workload: &str, samples_s: &[f64]) -> Measurement {
         Measurement {
+            disturbed_s: Vec::new(),
             workload: workload.to_string(),
             samples_s: samples_s.to_vec(),
             batch: 1,

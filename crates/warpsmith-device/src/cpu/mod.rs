@@ -24,6 +24,7 @@ mod layout;
 mod outputs;
 mod plan;
 pub mod poison;
+mod pulse;
 mod quiet;
 mod runner;
 mod session;
@@ -51,6 +52,7 @@ use control::ControlPage;
 use layout::{Owner, Region};
 use outputs::{Outputs, Shelf};
 use plan::{Hello, OverlayPlan, Plan, ProgramPlan, Source};
+use pulse::Pulse;
 use session::{CpuSession, Parts, start_runner};
 
 /// How a CPU target is set up.
@@ -81,6 +83,8 @@ pub struct Cpu {
     /// Copies of artifacts that nobody can change, by the hash of their bytes.
     artifacts: HashMap<BlobId, MemoryFile>,
     shelf: Shelf,
+    /// Started when it is first asked.
+    pulse: Option<Pulse>,
 }
 
 /// Inputs in memory.
@@ -131,6 +135,7 @@ impl Cpu {
             next_case: 0,
             artifacts: HashMap::new(),
             shelf: Shelf::default(),
+            pulse: None,
         })
     }
 
@@ -224,6 +229,13 @@ impl Target for Cpu {
 
     fn unstage(&mut self, case: CaseId) {
         self.cases.remove(&case.0);
+    }
+
+    fn speed(&mut self) -> Option<f64> {
+        if self.pulse.is_none() {
+            self.pulse = Pulse::start(&self.cpus);
+        }
+        self.pulse.as_mut().map(Pulse::speed)
     }
 
     fn open(

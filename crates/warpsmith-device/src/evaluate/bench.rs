@@ -13,6 +13,7 @@ use warpsmith_model::{
 };
 
 use crate::bind;
+use crate::clock;
 use crate::check::{self, Budget, Coverage, Wrong};
 use crate::corpus::{Case, Corpus};
 use crate::error::DeviceError;
@@ -340,6 +341,11 @@ impl<'a> Bench<'a> {
             .map_err(|fault| launch_outcome(&self.subject, workload, fault))?;
         self.launch_s += clocked.elapsed_s;
         Ok(clocked)
+    }
+
+    /// Says whether the device has its speed: nothing else makes it slow.
+    pub(crate) fn is_quiet(&mut self) -> bool {
+        self.target.speed().is_none_or(|speed| speed >= clock::UNDISTURBED_SPEED)
     }
 
     /// Judges everything that a launch left of a case: the guards, the inputs, every output.

@@ -5,14 +5,14 @@
 //! (a causal mask) are met in their true proportion.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use warpsmith_model::lab::Workload;
 use warpsmith_model::rng::Rng;
 use warpsmith_model::{ErrorSize, Measurement, Stage};
 
 use super::bench::{Bench, Look, Stop, worse};
-use crate::clock::{self, Rule};
+use super::readings::Readings;
+use crate::clock::Rule;
 use crate::corpus::{Case, Want};
 use crate::target::Extent;
 
@@ -38,13 +38,9 @@ pub(super) fn measure(bench: &mut Bench<'_>, workload: &Workload) -> Result<Meas
         bench.notes.push(note);
     }
     let threads = i64::from(bench.target.info().threads.max(1));
-    let rule = Rule::micro(bench.limits);
-    let started = Instant::now();
+    let mut readings = Readings::new(Rule::micro(bench.limits));
     let mut wave = evenly_spaced(last.blocks, threads);
     let mut sized = false;
-    let mut launched_s = 0.0;
-    let mut samples_s: Vec<f64> = Vec::new();
-    let mut ticks = Vec::new();
     let mut error = ErrorSize::default();
     let mut order_rng = Rng::derive(bench.seed, &workload.name);
     let stop = loop {
@@ -65,14 +61,10 @@ pub(super) fn measure(bench: &mut Bench<'_>, workload: &Workload) -> Result<Meas
         let extent = Extent::Blocks(wave.clone());
         let mut stop = None;
         let mut timed = 0;
+        readings.wait_for_quiet(bench);
         for slot in 1..chosen.len() {
-            let clocked = bench.launch(&mut *session, &[slot], &extent, &workload.name)?;
+            stop = readings.take(bench, &mut *session, &[slot], &extent, share, &workload.name)?;
             timed = slot;
-            launched_s += clocked.elapsed_s;
-            samples_s.push(clocked.elapsed_s / share);
-            ticks.extend(clocked.ticks.map(|ticks| (ticks as f64 / share) as u64));
-            let spent_s = launched_s.max(started.elapsed().as_secs_f64());
-            stop = clock::decide(&rule, &samples_s, spent_s);
             if stop.is_some() {
                 break;
             }
@@ -83,11 +75,14 @@ pub(super) fn measure(bench: &mut Bench<'_>, workload: &Workload) -> Result<Meas
             break stop;
         }
     };
+    let floor_s = bench.floor_s;
+    let settled = readings.settle(bench, &workload.name, floor_s);
     Ok(Measurement {
         workload: workload.name.clone(),
-        samples_s,
+        samples_s: settled.samples_s,
+        disturbed_s: settled.disturbed_s,
         batch: 1,
-        ticks,
+        ticks: settled.ticks,
         share: wave.len() as f64 / last.blocks as f64,
         error,
         stop,

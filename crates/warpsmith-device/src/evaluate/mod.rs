@@ -20,6 +20,7 @@
 mod bench;
 mod gate;
 mod micro;
+mod readings;
 mod timing;
 
 use std::time::Instant;

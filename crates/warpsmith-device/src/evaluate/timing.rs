@@ -1,7 +1,6 @@
 //! Times a candidate on a workload, session after session, until the clock's rule says stop.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use warpsmith_model::lab::Workload;
 use warpsmith_model::rng::Rng;
@@ -10,6 +9,7 @@ use warpsmith_model::{Ceilings, ErrorSize, Lab, Measurement, Outcome, Stage, sta
 
 use super::bench::{Bench, Look, Stop, worse};
 use super::gate::Gated;
+use super::readings::Readings;
 use crate::bind;
 use crate::clock::{self, Rule};
 use crate::corpus::{Case, Want};
@@ -77,10 +77,7 @@ fn measure(
 ) -> Result<Measurement, Stop> {
     let output_bytes = output_bytes(program);
     let floor_s = bench.floor_s * program.launches.len() as f64;
-    let started = Instant::now();
-    let mut launched_s = 0.0;
-    let mut samples_s = Vec::new();
-    let mut ticks = Vec::new();
+    let mut readings = Readings::new(plan.rule.clone());
     let mut batch = None;
     let mut order_rng = Rng::derive(bench.seed, &workload.name);
     let mut kept = None;
@@ -107,17 +104,16 @@ fn measure(
             clock::batch_size(plan.rule.reading, launch_s, floor_s, cases, READINGS_PER_SESSION)
         });
 
+        readings.wait_for_quiet(bench);
         let slots: Vec<usize> = (1..chosen.len()).collect();
         let mut timed = 0;
         let mut stop = None;
         for slots in slots.chunks_exact(batch) {
-            let clocked = bench.launch(&mut *session, slots, &Extent::All, &workload.name)?;
+            let launches = batch as f64;
+            let extent = &Extent::All;
+            stop =
+                readings.take(bench, &mut *session, slots, extent, launches, &workload.name)?;
             timed += slots.len();
-            launched_s += clocked.elapsed_s;
-            samples_s.push(clocked.elapsed_s / batch as f64);
-            ticks.extend(clocked.ticks.map(|ticks| ticks / batch as u64));
-            let spent_s = launched_s.max(started.elapsed().as_secs_f64());
-            stop = clock::decide(&plan.rule, &samples_s, spent_s);
             if stop.is_some() {
                 break;
             }
@@ -138,13 +134,6 @@ fn measure(
             kept = Some((session, chosen));
         }
     };
-    let warm_up = clock::warm_up(&samples_s);
-    if warm_up > 0 {
-        let what = format!("{}: {warm_up} leading sample(s) left out as warm-up", workload.name);
-        bench.notes.push(what);
-        samples_s.drain(..warm_up);
-        ticks.drain(..warm_up.min(ticks.len()));
-    }
     if least_share < 1.0 {
         bench.notes.push(format!(
             "{}: of the timed outputs a random {:.0} % were judged",
@@ -152,12 +141,13 @@ fn measure(
             least_share * 100.0
         ));
     }
-    bench.notes.extend(clock::remarks(&workload.name, &samples_s, floor_s));
+    let settled = readings.settle(bench, &workload.name, floor_s);
     Ok(Measurement {
         workload: workload.name.clone(),
-        samples_s,
+        samples_s: settled.samples_s,
+        disturbed_s: settled.disturbed_s,
         batch: batch.unwrap_or(1) as u32,
-        ticks,
+        ticks: settled.ticks,
         share: 1.0,
         error,
         stop,

@@ -164,3 +164,15 @@ pub(crate) fn allowed_cpus() -> io::Result<Vec<usize>> {
     // SAFETY: the index is below the size of the set.
     Ok((0..n_cpus).filter(|cpu| unsafe { libc::CPU_ISSET(*cpu, &set) }).collect())
 }
+
+/// Binds this thread to one processor.
+pub(crate) fn pin(cpu: usize) -> io::Result<()> {
+    // SAFETY: all zeros is an empty set; `CPU_SET` stays inside for the numbers that a set of the
+    // kernel's contained; the call reads the set only.
+    let result = unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        libc::CPU_SET(cpu, &mut set);
+        libc::sched_setaffinity(0, size_of_val(&set), &raw const set)
+    };
+    check(result).map(|_| ())
+}

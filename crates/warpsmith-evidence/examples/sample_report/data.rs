@@ -265,7 +265,12 @@ impl Maker {
                     reason: "does not serve this shape: CAUSAL == 0 is required".into(),
                 })
                 .collect();
-            PairedRounds { workload: workload.name.clone(), samples_s, absent }
+            PairedRounds {
+                workload: workload.name.clone(),
+                samples_s,
+                disturbed_s: Vec::new(),
+                absent,
+            }
         });
         let workloads = rounds.collect();
         let missing = vec![MissingBaseline {
@@ -327,6 +332,7 @@ impl Maker {
                     })
                     .collect();
                 Measurement {
+                    disturbed_s: Vec::new(),
                     workload: name.clone(),
                     samples_s,
                     batch: 4,

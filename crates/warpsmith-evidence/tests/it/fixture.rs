@@ -209,6 +209,7 @@ pub(crate) fn measurement(workload: &str, median_s: f64, samples: usize) -> Meas
         .collect();
     rng.shuffle(&mut samples_s);
     Measurement {
+        disturbed_s: Vec::new(),
         workload: workload.to_string(),
         ticks: samples_s.iter().map(|sample| (sample * 3e9) as u64).collect(),
         samples_s,
@@ -249,6 +250,7 @@ pub(crate) fn comparison(tiles: &[(i64, f64)], baseline_s: f64) -> ComparisonRec
     });
     let times: Vec<f64> = tiles.iter().map(|(_, time_s)| *time_s).chain([baseline_s]).collect();
     let rounds = |workload: &str, scale: f64| PairedRounds {
+        disturbed_s: Vec::new(),
         workload: workload.to_string(),
         samples_s: times
             .iter()

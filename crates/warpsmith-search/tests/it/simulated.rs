@@ -99,6 +99,7 @@ pub(crate) fn finding(proposal: &Proposal, time_s: Option<f64>) -> Finding {
         None => Outcome::TimedOut { workload: workload.clone(), limit_s: 1.0 },
         Some(time_s) => Outcome::Passed {
             measurements: vec![Measurement {
+                disturbed_s: Vec::new(),
                 workload: workload.clone(),
                 samples_s: vec![time_s],
                 batch: 1,

@@ -11,7 +11,7 @@ use super::{acquire, confine, signals, spin_or_sleep_until, spin_until};
 use crate::cpu::control::{Control, ControlPage, Line, Part};
 use crate::cpu::layout::STACK_BYTES;
 use crate::cpu::plan::Plan;
-use crate::sys::futex;
+use crate::sys::{futex, process};
 
 /// The shim around a kernel function; the compiler module writes it.
 pub(super) type Entry = unsafe extern "C" fn(
@@ -107,7 +107,7 @@ impl Pool {
     }
 
     fn serve(&self, idx: usize) -> ! {
-        if let Err(error) = pin(self.cpus[idx]).and_then(|()| signals::use_own_stack()) {
+        if let Err(error) = process::pin(self.cpus[idx]).and_then(|()| signals::use_own_stack()) {
             self.start_error.store(error.raw_os_error().unwrap_or(1) as u32, Ordering::Relaxed);
         }
         if let Some(filter) = &self.filter
@@ -280,14 +280,3 @@ fn start_thread(stack: usize, seat: &'static Seat) -> io::Result<()> {
     }
 }
 
-/// Binds this thread to one processor.
-fn pin(cpu: usize) -> io::Result<()> {
-    // SAFETY: all zeros is an empty set; `CPU_SET` stays inside for the numbers that the worker's
-    // own set contained; the call reads the set only.
-    let result = unsafe {
-        let mut set: libc::cpu_set_t = std::mem::zeroed();
-        libc::CPU_SET(cpu, &mut set);
-        libc::sched_setaffinity(0, size_of_val(&set), &raw const set)
-    };
-    crate::sys::check(result).map(|_| ())
-}

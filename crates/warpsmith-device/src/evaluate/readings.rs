@@ -1,0 +1,124 @@
+//! The readings of one candidate on one workload: which count, which are taken again, when to stop.
+
+use std::time::{Duration, Instant};
+
+use warpsmith_model::StopReason;
+
+use super::bench::{Bench, Stop};
+use crate::clock::{self, Rule};
+use crate::target::{Extent, Session};
+
+/// How long a session waits for the machine to be undisturbed before it reads the clock anyway.
+const WAIT: Duration = Duration::from_millis(200);
+/// How often it looks meanwhile.
+const LOOK_EVERY: Duration = Duration::from_millis(2);
+/// After this many times its budget a measurement makes do with disturbed readings.
+const PATIENCE: f64 = 3.0;
+
+/// One reading of the clock, scaled to one whole launch.
+#[derive(Clone, Copy, Debug)]
+struct Reading {
+    time_s: f64,
+    ticks: Option<u64>,
+}
+
+/// The readings so far.
+pub(super) struct Readings {
+    rule: Rule,
+    started: Instant,
+    launched_s: f64,
+    counted: Vec<Reading>,
+    disturbed: Vec<Reading>,
+    /// Whether the machine had its speed when it was last looked at.
+    was_quiet: bool,
+}
+
+/// What readings come to.
+pub(super) struct Settled {
+    pub(super) samples_s: Vec<f64>,
+    pub(super) ticks: Vec<u64>,
+    pub(super) disturbed_s: Vec<f64>,
+}
+
+impl Readings {
+    pub(super) fn new(rule: Rule) -> Self {
+        Self {
+            rule,
+            started: Instant::now(),
+            launched_s: 0.0,
+            counted: Vec::new(),
+            disturbed: Vec::new(),
+            was_quiet: true,
+        }
+    }
+
+    /// Waits a little while for the machine to be undisturbed.
+    pub(super) fn wait_for_quiet(&mut self, bench: &mut Bench<'_>) {
+        let waiting = Instant::now();
+        loop {
+            self.was_quiet = bench.is_quiet();
+            if self.was_quiet || waiting.elapsed() > WAIT {
+                return;
+            }
+            std::thread::sleep(LOOK_EVERY);
+        }
+    }
+
+    /// Reads the clock once around launches of these slots, whose time is `launches` whole launches;
+    /// says whether it was enough, and why.
+    pub(super) fn take(
+        &mut self,
+        bench: &mut Bench<'_>,
+        session: &mut dyn Session,
+        slots: &[usize],
+        extent: &Extent,
+        launches: f64,
+        workload: &str,
+    ) -> Result<Option<StopReason>, Stop> {
+        let clocked = bench.launch(session, slots, extent, workload)?;
+        let is_quiet = bench.is_quiet();
+        let reading = Reading {
+            time_s: clocked.elapsed_s / launches,
+            ticks: clocked.ticks.map(|ticks| (ticks as f64 / launches) as u64),
+        };
+        if self.was_quiet && is_quiet {
+            self.counted.push(reading);
+        } else {
+            self.disturbed.push(reading);
+        }
+        self.was_quiet = is_quiet;
+        self.launched_s += clocked.elapsed_s;
+        let spent_s = self.launched_s.max(self.started.elapsed().as_secs_f64());
+        if spent_s > PATIENCE * self.rule.budget_s && self.counted.len() < self.rule.min_samples {
+            self.counted.append(&mut self.disturbed);
+            bench.notes.push(format!(
+                "{workload}: something else kept the machine busy; its readings count nevertheless"
+            ));
+        }
+        let samples_s: Vec<f64> = self.counted.iter().map(|reading| reading.time_s).collect();
+        Ok(clock::decide(&self.rule, &samples_s, spent_s))
+    }
+
+    /// Leaves out the warm-up and says what is poor about the rest.
+    pub(super) fn settle(self, bench: &mut Bench<'_>, workload: &str, floor_s: f64) -> Settled {
+        let time_s = |reading: &Reading| reading.time_s;
+        let mut samples_s: Vec<f64> = self.counted.iter().map(time_s).collect();
+        let mut ticks: Vec<u64> =
+            self.counted.iter().filter_map(|reading| reading.ticks).collect();
+        let warm_up = clock::warm_up(&samples_s);
+        if warm_up > 0 {
+            let what = format!("{workload}: {warm_up} leading sample(s) left out as warm-up");
+            bench.notes.push(what);
+            samples_s.drain(..warm_up);
+            ticks.drain(..warm_up.min(ticks.len()));
+        }
+        if !self.disturbed.is_empty() {
+            bench.notes.push(format!(
+                "{workload}: {} reading(s) taken again, because something else slowed the machine",
+                self.disturbed.len()
+            ));
+        }
+        bench.notes.extend(clock::remarks(workload, &samples_s, floor_s));
+        Settled { samples_s, ticks, disturbed_s: self.disturbed.iter().map(time_s).collect() }
+    }
+}
