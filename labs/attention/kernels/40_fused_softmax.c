@@ -3,7 +3,7 @@
 //
 // Changed since 30_register_tile: the softmax is relative to a reference that is allowed to be stale. Any
 // reference gives the same quotient; the running maximum is only one that cannot overflow. So the
-// reference stays where the first kKeyTile keys put it until a score exceeds it by more than kSlack (in
+// reference stays where the first keys put it until a score exceeds it by more than kSlack (in
 // powers of two), which is rare and costs a second pass over one tile of keys. Scores then start from
 // -reference instead of zero, become weights while they are still in registers and never wait for a
 // maximum, and O needs no correction.
@@ -26,8 +26,8 @@ enum {
     kSlack = 64, // weights stay below 2^64, so a sum of 2^20 of them times values below 2^43 is still finite
 };
 _Static_assert(D * 4 % VEC_BYTES == 0, "a head is a whole number of vectors");
-_Static_assert(kKeyTile >= 1 && kKeyTile <= kMaxTile, "score tiles of 1 to 8 keys are written out below");
-_Static_assert(kDimTile >= 1 && kDimTile <= kMaxTile, "output tiles of 1 to 8 dimensions are written out below");
+_Static_assert(kKeyTile >= 1 && kKeyTile <= kMaxTile, "score tiles have 1 to 8 keys");
+_Static_assert(kDimTile >= 1 && kDimTile <= kMaxTile, "output tiles have 1 to 8 dimensions");
 
 // One group's running state.
 typedef struct {
@@ -108,37 +108,11 @@ WS_INLINE void output_tile(const int n_dims, Group *group, const float *v, Weigh
 // --- One group against one tile of keys ------------------------------------------------------------------
 
 // Runs n_tiles score tiles of `width` keys each.
-WS_INLINE void score_tiles(const int ending, const int masked, const Group *group, const float *k,
-                           vec (*weights)[kQueryVectors], int width, int n_tiles, int lag, Found *found) {
-    switch (width) {
-#define SCORE_CASE(n)                                                                                     \
-    case n:                                                                                               \
-        for (int tile = 0; tile < n_tiles; tile++) {                                                      \
-            score_tile(n, ending, masked, group, k + tile * n * kHeadDim, weights + tile * n, lag + tile * n, found); \
-        }                                                                                                 \
-        break;
-        SCORE_CASE(1)
-#if KEY_TILE >= 2
-        SCORE_CASE(2)
-#endif
-#if KEY_TILE >= 3
-        SCORE_CASE(3)
-#endif
-#if KEY_TILE >= 4
-        SCORE_CASE(4)
-#endif
-#if KEY_TILE >= 5
-        SCORE_CASE(5)
-#endif
-#if KEY_TILE >= 6
-        SCORE_CASE(6)
-#endif
-#if KEY_TILE >= 7
-        SCORE_CASE(7)
-#endif
-#if KEY_TILE >= 8
-        SCORE_CASE(8)
-#endif
+WS_INLINE void score_tiles(const int width, const int ending, const int masked, const Group *group, const float *k,
+                           vec (*weights)[kQueryVectors], int n_tiles, int lag, Found *found) {
+    for (int tile = 0; tile < n_tiles; tile++) {
+        int key = tile * width;
+        score_tile(width, ending, masked, group, k + key * kHeadDim, weights + key, lag + key, found);
     }
 }
 
@@ -151,25 +125,37 @@ static Found nothing_found(void) {
     return found;
 }
 
-// Makes the weights of n_keys keys. Keys are dealt out to the tiles evenly: 64 keys in tiles of at most 6 are
-// nine tiles of 6 and two of 5, never a remainder of 4 that leaves the FMA units waiting.
+// Makes the weights of n_keys keys, in tiles of three widths, so that there is little to compile. Keys are dealt
+// out to full tiles and tiles of one less: 64 keys in tiles of at most 6 are nine of 6 and two of 5, never a
+// remainder of 4 that leaves the FMA units waiting. Where that cannot be, at the end of a sequence, the last
+// keys come one by one.
 WS_INLINE Found make_weights(const int masked, const Group *group, const float *k, Weights weights, int n_keys,
                              int lag) {
+    enum { kLess = kKeyTile > 1 ? kKeyTile - 1 : 1 };
     Found found = nothing_found();
     int n_tiles = (n_keys + kKeyTile - 1) / kKeyTile;
-    int narrow = n_keys / n_tiles;
-    int n_wide = n_keys - n_tiles * narrow;
-    int wide_keys = n_wide * (narrow + 1);
-    score_tiles(kMakeWeights, masked, group, k, weights, narrow + 1, n_wide, lag, &found);
-    score_tiles(kMakeWeights, masked, group, k + wide_keys * kHeadDim, weights + wide_keys, narrow, n_tiles - n_wide,
-                lag + wide_keys, &found);
+    int n_full = n_keys - n_tiles * (kKeyTile - 1);
+    int n_less = n_tiles - n_full;
+    if (n_full < 0) {
+        n_full = n_keys / kKeyTile;
+        n_less = 0;
+    }
+    int key = n_full * kKeyTile;
+    score_tiles(kKeyTile, kMakeWeights, masked, group, k, weights, n_full, lag, &found);
+    score_tiles(kLess, kMakeWeights, masked, group, k + key * kHeadDim, weights + key, n_less, lag + key, &found);
+    key += n_less * kLess;
+    score_tiles(1, kMakeWeights, masked, group, k + key * kHeadDim, weights + key, n_keys - key, lag + key, &found);
     return found;
 }
 
-// Puts the reference, zero so far, at the largest score of n_keys keys.
+// Puts the reference, zero so far, at the largest score of a few keys: a full tile where there is one.
 static void settle(Group *group, const float *k, Weights scores, int n_keys, int lag) {
     Found found = nothing_found();
-    score_tiles(kKeepScores, kCausal, group, k, scores, n_keys, 1, lag, &found);
+    if (n_keys >= kKeyTile) {
+        score_tiles(kKeyTile, kKeepScores, kCausal, group, k, scores, 1, lag, &found);
+    } else {
+        score_tiles(1, kKeepScores, kCausal, group, k, scores, n_keys, lag, &found);
+    }
     for (int i = 0; i < kQueryVectors; i++) {
         group->start[i] = -found.largest[i];
     }
@@ -201,7 +187,7 @@ static void attend(Group *group, const float *k, const float *v, int n_keys, int
 
     // Scores and softmax.
     if (first) {
-        settle(group, k, weights, n_keys < kKeyTile ? n_keys : kKeyTile, lag);
+        settle(group, k, weights, n_keys, lag);
     }
     Found found;
     for (;;) {

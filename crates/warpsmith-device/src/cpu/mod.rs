@@ -53,7 +53,7 @@ use layout::{Owner, Region};
 use outputs::{Outputs, Shelf};
 use plan::{Hello, OverlayPlan, Plan, ProgramPlan, Source};
 use pulse::Pulse;
-use session::{CpuSession, Parts, start_runner};
+use session::{CpuSession, Parts, StartedRunner, start_runner};
 
 /// How a CPU target is set up.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -85,6 +85,8 @@ pub struct Cpu {
     shelf: Shelf,
     /// Started when it is first asked.
     pulse: Option<Pulse>,
+    /// A runner that waits for its plan.
+    spare: Option<StartedRunner>,
 }
 
 /// Inputs in memory.
@@ -136,6 +138,7 @@ impl Cpu {
             artifacts: HashMap::new(),
             shelf: Shelf::default(),
             pulse: None,
+            spare: None,
         })
     }
 
@@ -147,6 +150,16 @@ impl Cpu {
     /// Describes the machine, its compilers and its protections.
     pub fn environment(&self) -> Environment {
         info::environment(self.info.clone(), self.isolation.clone())
+    }
+
+    /// Returns the runner that was started ahead, if it still lives, or starts one.
+    fn take_runner(&mut self) -> Result<StartedRunner, Fault> {
+        if let Some(mut spare) = self.spare.take()
+            && spare.lives()
+        {
+            return Ok(spare);
+        }
+        start_runner(self.config.runner_exe.as_deref()).map_err(broken("starting a runner"))
     }
 
     /// Returns a copy of the artifact that nobody can change, after checking that it is the one that
@@ -245,9 +258,7 @@ impl Target for Cpu {
         deadline: Duration,
     ) -> Result<Box<dyn Session>, Fault> {
         check_program(program)?;
-        // Started first: the process comes to life while its memory is prepared.
-        let mut runner =
-            start_runner(self.config.runner_exe.as_deref()).map_err(broken("starting a runner"))?;
+        let mut runner = self.take_runner()?;
         let arena = layout::arena(&program.tensors, cases.len(), &program.scratch, self.cpus.len());
         let plan = session_plan(program, &arena, cases.len(), &self.cpus);
         let preparing = broken("preparing a session");
@@ -291,6 +302,9 @@ impl Target for Cpu {
             n_threads: self.cpus.len() as u32,
             deadline,
         })?;
+        // The next runner comes to life while this one's first launch is judged; readings of the clock
+        // wait until the processors have their speed again. Without it the next session starts one.
+        self.spare = start_runner(self.config.runner_exe.as_deref()).ok();
         Ok(Box::new(session))
     }
 }

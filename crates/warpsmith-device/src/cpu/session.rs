@@ -66,6 +66,11 @@ pub(crate) fn start_runner(executable: Option<&Path>) -> io::Result<StartedRunne
 }
 
 impl StartedRunner {
+    /// Says whether the runner still waits.
+    pub(crate) fn lives(&mut self) -> bool {
+        matches!(self.child.poll(), Ok(ChildState::Running))
+    }
+
     /// Tells the runner what to do and hears what it says of itself, before a candidate is loaded.
     pub(crate) fn instruct(
         &mut self,

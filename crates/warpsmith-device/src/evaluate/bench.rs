@@ -13,8 +13,8 @@ use warpsmith_model::{
 };
 
 use crate::bind;
-use crate::clock;
 use crate::check::{self, Budget, Coverage, Wrong};
+use crate::clock;
 use crate::corpus::{Case, Corpus};
 use crate::error::DeviceError;
 use crate::target::{

@@ -1,7 +1,7 @@
 //! The microbenchmark: one wave of the kernel's own blocks, checked and scaled to the whole.
 //!
-//! A wave is as many blocks of the last launch as there are threads, or a small multiple when that
-//! is too short for the clock, evenly spaced over the workload so that cheap and expensive blocks
+//! A wave is a few blocks of the last launch for each thread, more when that is too short for the
+//! clock, evenly spaced over the workload so that cheap and expensive blocks
 //! (a causal mask) are met in their true proportion.
 
 use std::sync::Arc;
@@ -16,10 +16,11 @@ use crate::clock::Rule;
 use crate::corpus::{Case, Want};
 use crate::target::Extent;
 
-/// A wave should take this long, so that the launch's own cost does not drown it.
-const WAVE_S: f64 = 3e-4;
-/// But has at most this many blocks for each thread.
-const MOST_BLOCKS_PER_THREAD: i64 = 16;
+/// A wave should take this long, so that neither the launch's own cost nor a thread that starts a little
+/// late drowns it.
+const WAVE_S: f64 = 1e-3;
+/// But has at least and at most this many blocks for each thread.
+const BLOCKS_PER_THREAD: std::ops::RangeInclusive<i64> = 2..=32;
 /// Cases that one session gets.
 const SESSION_CASES: usize = 6;
 
@@ -49,12 +50,15 @@ pub(super) fn measure(bench: &mut Bench<'_>, workload: &Workload) -> Result<Meas
         chosen.truncate(SESSION_CASES);
         let mut session = bench.open(&program, &chosen)?;
         let warm_up = Extent::Blocks(wave.clone());
-        let first = bench.launch(&mut *session, &[0], &warm_up, &workload.name)?;
+        bench.launch(&mut *session, &[0], &warm_up, &workload.name)?;
         let judged = bench.judge(&*session, 0, &chosen[0], &program, Stage::Gate, Look::Written)?;
         error = worse(error, judged);
         if !sized {
-            let multiple = (WAVE_S / first.elapsed_s.max(1e-9)).ceil() as i64;
-            wave = evenly_spaced(last.blocks, threads * multiple.clamp(1, MOST_BLOCKS_PER_THREAD));
+            session.poison(0);
+            let warm = bench.launch(&mut *session, &[0], &warm_up, &workload.name)?;
+            let multiple = (WAVE_S / warm.elapsed_s.max(1e-9)).ceil() as i64;
+            let multiple = multiple.clamp(*BLOCKS_PER_THREAD.start(), *BLOCKS_PER_THREAD.end());
+            wave = evenly_spaced(last.blocks, threads * multiple);
             sized = true;
         }
         let share = wave.len() as f64 / last.blocks as f64;
@@ -63,6 +67,10 @@ pub(super) fn measure(bench: &mut Bench<'_>, workload: &Workload) -> Result<Meas
         let mut timed = 0;
         readings.wait_for_quiet(bench);
         for slot in 1..chosen.len() {
+            // The wave's own data is in the caches when the clock starts: alone, few blocks would pay
+            // for bringing in what in a whole launch many share.
+            bench.launch(&mut *session, &[slot], &extent, &workload.name)?;
+            session.poison(slot);
             stop = readings.take(bench, &mut *session, &[slot], &extent, share, &workload.name)?;
             timed = slot;
             if stop.is_some() {

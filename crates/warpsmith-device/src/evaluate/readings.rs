@@ -103,8 +103,7 @@ impl Readings {
     pub(super) fn settle(self, bench: &mut Bench<'_>, workload: &str, floor_s: f64) -> Settled {
         let time_s = |reading: &Reading| reading.time_s;
         let mut samples_s: Vec<f64> = self.counted.iter().map(time_s).collect();
-        let mut ticks: Vec<u64> =
-            self.counted.iter().filter_map(|reading| reading.ticks).collect();
+        let mut ticks: Vec<u64> = self.counted.iter().filter_map(|reading| reading.ticks).collect();
         let warm_up = clock::warm_up(&samples_s);
         if warm_up > 0 {
             let what = format!("{workload}: {warm_up} leading sample(s) left out as warm-up");

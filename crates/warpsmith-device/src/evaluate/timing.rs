@@ -111,8 +111,7 @@ fn measure(
         for slots in slots.chunks_exact(batch) {
             let launches = batch as f64;
             let extent = &Extent::All;
-            stop =
-                readings.take(bench, &mut *session, slots, extent, launches, &workload.name)?;
+            stop = readings.take(bench, &mut *session, slots, extent, launches, &workload.name)?;
             timed += slots.len();
             if stop.is_some() {
                 break;

@@ -122,9 +122,8 @@ impl Campaign {
         } else {
             Origin::Tuned { strategy: self.settings.strategy.clone() }
         };
-        let mut request =
+        let request =
             self.request(&winner.kernel, &winner.params, origin, Fidelity::Full, workloads)?;
-        request.limits.timing_budget_s = 2.0;
         self.evaluate(&winner.kernel, request)
     }
 

@@ -25,6 +25,12 @@ use crate::pool::{Pool, trial_id};
 use crate::project::Project;
 use crate::worker_client::Worker;
 
+/// Seconds of timing on one workload, for ranking: a search would rather have more trials than more
+/// samples of each, and what is close is settled by paired comparison.
+const RANKING_BUDGET_S: f64 = 0.2;
+/// Seconds of timing on one workload, for the record.
+const RECORD_BUDGET_S: f64 = 2.0;
+
 pub(crate) use decide::{Finalists, Winner, missing_words, seeds_from};
 pub(crate) use steps::Interrupted;
 
@@ -209,6 +215,10 @@ impl Campaign {
                 seed,
             },
             limits: RequestLimits {
+                timing_budget_s: match fidelity {
+                    Fidelity::Micro | Fidelity::Rank => RANKING_BUDGET_S,
+                    Fidelity::Full => RECORD_BUDGET_S,
+                },
                 hopeless_ratio: self.settings.hopeless_ratio,
                 ..RequestLimits::default()
             },

@@ -66,9 +66,7 @@ pub fn run(context: &Context, arguments: CompareArgs) -> Result<()> {
             result(format!("  {}", paint(DIM, words)));
         }
     }
-    for note in &record.notes {
-        result(format!("  {}", paint(DIM, note)));
-    }
+    summary::note_lines(&record.notes).into_iter().for_each(result);
     Ok(())
 }
 

@@ -213,7 +213,7 @@ pub fn plain_settings(goal: Goal, lab: &std::path::Path) -> Result<RunSettings> 
         reuse: false,
         compare_rounds: 5,
         compare_s: 1.0,
-        hopeless_ratio: 2.0,
+        hopeless_ratio: 1.5,
     })
 }
 

@@ -60,9 +60,7 @@ impl Summary {
             for missing in &comparison.missing {
                 lines.push(format!("  {}", paint(WARN, missing_words(missing))));
             }
-            for note in &comparison.notes {
-                lines.push(format!("  {}", paint(DIM, note)));
-            }
+            lines.extend(note_lines(&comparison.notes));
         }
         lines.push(String::new());
         if let Some(report) = &self.report {
@@ -179,6 +177,20 @@ pub fn comparison_table(record: &ComparisonRecord) -> String {
         first.label,
         table.render()
     )
+}
+
+/// Notes that a table is followed by; the rest is in the evidence and in `--json`.
+const SHOWN_NOTES: usize = 3;
+
+/// Returns the first notes, and how many there are beyond them.
+pub fn note_lines(notes: &[String]) -> Vec<String> {
+    let mut lines: Vec<String> =
+        notes.iter().take(SHOWN_NOTES).map(|note| format!("  {}", paint(DIM, note))).collect();
+    if notes.len() > SHOWN_NOTES {
+        let more = format!("and {} more notes, in the report", notes.len() - SHOWN_NOTES);
+        lines.push(format!("  {}", paint(DIM, more)));
+    }
+    lines
 }
 
 fn speedup_cell(speedup: Interval) -> String {

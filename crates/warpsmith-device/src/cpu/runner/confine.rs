@@ -15,7 +15,7 @@ use seccompiler::{
     SeccompRule, TargetArch,
 };
 
-use crate::cpu::layout::LEAD_BYTES;
+use crate::cpu::layout::{ARENA_ALIGNMENT, LEAD_BYTES};
 use crate::cpu::plan::Plan;
 use crate::sys::process::limit;
 
@@ -71,12 +71,14 @@ pub(super) fn mapped_bytes() -> Result<u64, String> {
     Ok(pages * crate::sys::memory::page_bytes() as u64)
 }
 
-/// Limits memory beyond what is mapped, files and processes. Processor time is limited by the worker,
+/// Limits memory beyond the arena and what was mapped before it, files and processes. Processor time is limited by the worker,
 /// launch by launch.
 pub(super) fn limit_resources(plan: &Plan, mapped: u64) -> Result<(), String> {
     let named = |name: &'static str| move |error| format!("{name}: {error}");
+    let arena = (LEAD_BYTES + ARENA_ALIGNMENT + plan.arena_bytes) as u64;
     let heaps = HEAP_RESERVE_BYTES * plan.cpus.len() as u64;
-    limit(libc::RLIMIT_AS, mapped + heaps + ALLOCATION_BYTES).map_err(named("RLIMIT_AS"))?;
+    limit(libc::RLIMIT_AS, mapped + arena + heaps + ALLOCATION_BYTES)
+        .map_err(named("RLIMIT_AS"))?;
     limit(libc::RLIMIT_CORE, 0).map_err(named("RLIMIT_CORE"))?;
     limit(libc::RLIMIT_FSIZE, 0).map_err(named("RLIMIT_FSIZE"))?;
     limit(libc::RLIMIT_NPROC, 0).map_err(named("RLIMIT_NPROC"))?;

@@ -39,6 +39,8 @@ pub fn runner_main() -> ! {
             let page = received.page;
             (page, prepare(received))
         }
+        // Nobody needs this runner any more: it was started ahead of a session that never came.
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => std::process::exit(0),
         Err(error) => {
             eprintln!("warpsmith runner: {error}");
             std::process::exit(FAILED_EARLY);
@@ -63,6 +65,9 @@ pub fn runner_main() -> ! {
 /// What a worker sent.
 struct Received {
     plan: Plan,
+    no_landlock: Option<String>,
+    /// Bytes that were mapped before the plan came.
+    mapped: Result<u64, String>,
     page: &'static ControlPage,
     files: Vec<OwnedFd>,
     socket: UnixStream,
@@ -83,6 +88,11 @@ fn receive() -> io::Result<Received> {
     process::die_with_parent()?;
     // SAFETY: the worker made standard input a socket and nothing else in this process uses it.
     let mut socket = UnixStream::from(unsafe { OwnedFd::from_raw_fd(0) });
+    // Before the plan comes, because a runner may be started ahead of the session that it is for.
+    // Landlock binds a thread and those that it starts, so it comes before the pool's.
+    let mapped = confine::mapped_bytes();
+    process::forgo_new_privileges()?;
+    let no_landlock = confine::close_file_system().err();
     let plan: Plan = plan::receive(&mut socket)?;
     // SAFETY: has no preconditions.
     if unsafe { libc::getppid() } != plan.worker as libc::pid_t {
@@ -91,25 +101,21 @@ fn receive() -> io::Result<Received> {
     let n_files = 1 + plan.program.as_ref().map_or(0, |program| 2 + program.cases.len());
     let files = socket::receive_descriptors(&socket, n_files)?;
     let page = ControlPage::map(files[0].as_fd(), plan.control_words)?;
-    Ok(Received { plan, page: Box::leak(Box::new(page)), files, socket })
+    Ok(Received { plan, no_landlock, mapped, page: Box::leak(Box::new(page)), files, socket })
 }
 
 fn prepare(received: Received) -> Result<(), Failure> {
-    let Received { plan, page, files, mut socket } = received;
+    let Received { plan, no_landlock, mapped, page, files, mut socket } = received;
     let (curtain, no_hiding) = match Userfault::open() {
         Ok(curtain) => (Some(curtain), None),
         Err(error) => (None, Some(format!("userfaultfd: {error}"))),
     };
     let arena =
         build_arena(&plan, &files, curtain.as_ref()).map_err(broken("building the arena"))?;
-    let mapped = confine::mapped_bytes();
-    // Landlock binds a thread and those that it starts, so it comes before the pool. The pool's
-    // threads then filter themselves for running. This thread, which loads the candidate, gets a
+    // The pool's threads filter themselves for running. This thread, which loads the candidate, gets a
     // filter that allows what loading takes, but not to install filters: a candidate's constructor
     // could otherwise install one under which later ones only seem to be installed. It runs nothing
     // of the candidate's afterwards.
-    process::forgo_new_privileges().map_err(broken("giving up privileges"))?;
-    let no_landlock = confine::close_file_system().err();
     let protected = arena as u64..(arena + plan.arena_bytes) as u64;
     let filter = confine::filter_for_running(&protected);
     let pool = Pool::start(page, &plan, arena, filter.clone().ok())

@@ -279,4 +279,3 @@ fn start_thread(stack: usize, seat: &'static Seat) -> io::Result<()> {
         code(libc::pthread_create(&raw mut thread_id, &raw const attributes, thread, argument))
     }
 }
-
