@@ -21,6 +21,7 @@ pub fn run() -> Result<()> {
         &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"],
     )?;
     step(&root, "build", "cargo", &["build", "--release", "--workspace"])?;
+    cuda(&root)?;
     // One at a time: many tests measure, and two measurements at once are none.
     step(&root, "test", "cargo", &["test", "--workspace", "--", "--test-threads=1"])?;
     browser(&root)?;
@@ -56,6 +57,20 @@ fn provision_tools() -> Result<()> {
     let mut install = vec!["install", "-y", "-qq", "--no-install-recommends"];
     install.extend(&missing);
     step(&root, "apt-get install", "apt-get", &install).context(hint)
+}
+
+/// Every CUDA kernel, and a sample of its configurations, compiles for the architectures that it is for,
+/// and the compiled code is what its contract claims. Needs no GPU.
+fn cuda(root: &Path) -> Result<()> {
+    let warpsmith = root.join("target/release/warpsmith");
+    let warpsmith = warpsmith.to_string_lossy();
+    step(root, "cuda compilers", &warpsmith, &["setup", "cuda", "--yes"])?;
+    for lab in ["saxpy", "rmsnorm", "gemm", "attention"] {
+        let dir = format!("labs/{lab}");
+        step(root, "cuda build", &warpsmith, &["build", &dir, "--sample", "2"])?;
+        step(root, "cuda build", &warpsmith, &["build", &dir, "--arch", "sm_80"])?;
+    }
+    Ok(())
 }
 
 /// The report in a real browser.

@@ -28,7 +28,9 @@ pub fn bench() -> Result<()> {
     }
     for lab in LABS {
         let dir = format!("labs/{lab}");
-        let summary = warpsmith(&root, &["run", &dir, "--fresh", "--json"])?;
+        // Longer than the defaults, which are made for a first look.
+        let run = ["run", &dir, "--fresh", "--json", "--budget", "48", "--time", "90"];
+        let summary = warpsmith(&root, &[&run[..], &["--compare-time", "12"]].concat())?;
         fs::write(results.join(format!("{lab}.json")), pretty(&summary)?)?;
         let mut ladder = vec!["compare".to_string(), dir, "--json".to_string()];
         ladder.extend(rungs(&root, lab)?);

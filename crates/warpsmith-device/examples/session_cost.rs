@@ -36,6 +36,7 @@ fn main() -> Result<(), Fault> {
     }];
     let case = cpu.stage(&tensors, &[])?;
     let program = Program {
+        grid: None,
         artifact,
         tensors,
         axes: Vec::new(),

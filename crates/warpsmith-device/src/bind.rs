@@ -3,12 +3,15 @@
 
 use std::time::Duration;
 
-use warpsmith_model::lab::{Kernel, Role, lookup_all};
+use warpsmith_model::lab::{Kernel, Role, TargetKind, lookup_all};
 use warpsmith_model::roofline::WorkSize;
 use warpsmith_model::{DType, DeviceInfo, Expr, Lab, Params, Value, lab::Workload};
 
 use crate::error::DeviceError;
-use crate::target::{Argument, Artifact, LaunchPlan, Program, TensorPlan, Unit};
+use crate::target::{
+    Argument, Artifact, GridLaunch, GridProgram, LaunchPlan, Program, TensorMapPlan, TensorPlan,
+    Unit,
+};
 
 /// The tunable that chooses the compiler.
 const COMPILER_TUNABLE: &str = "CC";
@@ -26,6 +29,7 @@ pub fn kernel_unit(
     kernel: &Kernel,
     params: &Params,
     workload: &Workload,
+    device: &DeviceInfo,
     deadline: Duration,
 ) -> Result<Unit, DeviceError> {
     check_params(kernel, params)?;
@@ -42,17 +46,24 @@ pub fn kernel_unit(
         })?;
         defines.push((axis.clone(), value.to_string()));
     }
-    let compiler = compiler_name(params);
-    let mut flags = kernel.flags.clone();
+    let (compiler, ending) = match lab.target {
+        TargetKind::Cpu => (compiler_name(params), "c"),
+        TargetKind::Cuda => (crate::cuda::COMPILER.to_string(), "cu"),
+    };
+    let mut flags = Vec::new();
+    if lab.target == TargetKind::Cuda {
+        flags.push(format!("--gpu-architecture={}", architecture(kernel, device)?));
+    }
+    flags.extend(kernel.flags.iter().cloned());
     if let Some(further) = params.get(FLAGS_TUNABLE) {
         flags.extend(further.to_string().split_whitespace().map(str::to_string));
     }
     Ok(Unit {
-        file_name: format!("{}.c", kernel.name),
+        file_name: format!("{}.{ending}", kernel.name),
         source: kernel.source.clone(),
         headers: lab.headers.clone(),
         entries: entries(kernel),
-        signature: signature(lab, None, kernel.scratch.len()),
+        signature: signature(lab, workload, None, kernel.scratch.len()),
         defines,
         compiler,
         flags,
@@ -66,11 +77,12 @@ pub fn kernel_units(
     kernel: &Kernel,
     params: &Params,
     workloads: &[&Workload],
+    device: &DeviceInfo,
     deadline: Duration,
 ) -> Result<Vec<Unit>, DeviceError> {
     let mut units: Vec<Unit> = Vec::new();
     for workload in workloads {
-        let unit = kernel_unit(lab, kernel, params, workload, deadline)?;
+        let unit = kernel_unit(lab, kernel, params, workload, device, deadline)?;
         if !units.contains(&unit) {
             units.push(unit);
         }
@@ -139,17 +151,104 @@ pub fn kernel_program(
         scalars: scalar_values(lab, workload)?,
         scratch,
         launches,
+        grid: grid_program(lab, kernel, &integer)?,
     })
+}
+
+/// Returns the architecture to compile a kernel for: the device's, if the kernel runs on it.
+pub fn architecture(kernel: &Kernel, device: &DeviceInfo) -> Result<String, DeviceError> {
+    let bad = |reason: String| DeviceError::BadContract { kernel: kernel.name.clone(), reason };
+    let Some(cuda) = &device.cuda else {
+        return Err(bad(format!("it is a CUDA kernel, and {} is no CUDA device", device.name)));
+    };
+    let number = |arch: &str| -> u32 {
+        arch.trim_start_matches("sm_").trim_end_matches(['a', 'f']).parse().unwrap_or(0)
+    };
+    let Some(wanted) = &kernel.arch else { return Ok(cuda.arch.clone()) };
+    // What is in an `a` variant is on no other architecture.
+    let runs = match wanted.ends_with('a') {
+        true => number(wanted) == number(&cuda.arch),
+        false => number(wanted) <= number(&cuda.arch),
+    };
+    if !runs {
+        return Err(bad(format!("it needs {wanted}, and {} has {}", device.name, cuda.arch)));
+    }
+    Ok(cuda.arch.clone())
+}
+
+/// Evaluates what a CUDA kernel's contract says of its launches; none for other kernels.
+fn grid_program(
+    lab: &Lab,
+    kernel: &Kernel,
+    integer: &dyn Fn(&str, &Expr) -> Result<i64, DeviceError>,
+) -> Result<Option<GridProgram>, DeviceError> {
+    if lab.target != TargetKind::Cuda {
+        return Ok(None);
+    }
+    let bad = |reason: String| DeviceError::BadContract { kernel: kernel.name.clone(), reason };
+    let within = |what: &str, expr: &Expr, least: i64, most: i64| -> Result<u32, DeviceError> {
+        let value = integer(what, expr)?;
+        if !(least..=most).contains(&value) {
+            let text = expr.text();
+            return Err(bad(format!("{what} `{text}` is {value}; it is {least} to {most}")));
+        }
+        Ok(value as u32)
+    };
+    let three = |what: &str, exprs: &[Expr; 3], most: [i64; 3]| {
+        let mut values = [1; 3];
+        for (value, (expr, most)) in values.iter_mut().zip(exprs.iter().zip(most)) {
+            *value = within(what, expr, 1, most)?;
+        }
+        Ok::<[u32; 3], DeviceError>(values)
+    };
+    let mut launches = Vec::new();
+    for launch in &kernel.launches {
+        let Some(grid) = &launch.grid else {
+            return Err(bad(format!("launch `{}` has no grid", launch.entry)));
+        };
+        let block = three("block", &grid.block, [1024, 1024, 64])?;
+        let threads: u64 = block.iter().map(|extent| u64::from(*extent)).product();
+        if threads > 1024 {
+            return Err(bad(format!("a block of {threads} threads; 1024 is the limit")));
+        }
+        launches.push(GridLaunch {
+            entry: launch.entry.clone(),
+            grid: three("grid", &grid.grid, [i64::from(i32::MAX), 65535, 65535])?,
+            block,
+            cluster: three("cluster", &grid.cluster, [16, 16, 16])?,
+            smem_bytes: within("smem", &grid.smem, 0, i64::from(i32::MAX))?,
+        });
+    }
+    let mut maps = Vec::new();
+    for map in &kernel.tensor_maps {
+        let mut extents = Vec::new();
+        for extent in &map.shape {
+            extents.push(u64::from(within(
+                "shape of a tensor map",
+                extent,
+                1,
+                i64::from(u32::MAX),
+            )?));
+        }
+        let mut box_extents = Vec::new();
+        for extent in &map.box_extents {
+            box_extents.push(within("box of a tensor map", extent, 1, 256)?);
+        }
+        maps.push(TensorMapPlan { tensor: map.tensor, extents, box_extents, swizzle: map.swizzle });
+    }
+    let scalar_types = lab.scalars.iter().map(|scalar| scalar.dtype).collect();
+    Ok(Some(GridProgram { launches, maps, scalar_types }))
 }
 
 /// Returns what to compile for the lab's reference.
 pub fn reference_unit(lab: &Lab, deadline: Duration) -> Unit {
     Unit {
-        file_name: lab.reference.path.clone(),
+        // A lab for another target may share the reference of the lab around it.
+        file_name: lab.reference.path.trim_start_matches("../").to_string(),
         source: lab.reference.source.clone(),
         headers: lab.headers.clone(),
         entries: vec![lab.reference.entry.clone()],
-        signature: signature(lab, Some(DType::F64), 0),
+        signature: signature(lab, &lab.workloads[0], Some(DType::F64), 0),
         defines: Vec::new(),
         compiler: DEFAULT_COMPILER.to_string(),
         flags: REFERENCE_FLAGS.map(str::to_string).to_vec(),
@@ -185,6 +284,7 @@ pub fn reference_program(
         // A block of a reference can be a single element: handing them out one by one would cost
         // more than computing them.
         launches: vec![LaunchPlan { entry: 0, blocks, chunk: (blocks / 64).max(1) }],
+        grid: None,
     })
 }
 
@@ -200,7 +300,7 @@ pub fn tensor_plans(lab: &Lab, workload: &Workload) -> Result<Vec<TensorPlan>, D
             Ok(TensorPlan {
                 name: tensor.name.clone(),
                 shape,
-                dtype: tensor.dtype,
+                dtype: tensor.dtype_on(workload),
                 role: tensor.role,
             })
         })
@@ -277,11 +377,16 @@ fn entries(kernel: &Kernel) -> Vec<String> {
     entries
 }
 
-fn signature(lab: &Lab, dtype: Option<DType>, n_scratch: usize) -> Vec<Argument> {
+fn signature(
+    lab: &Lab,
+    workload: &Workload,
+    dtype: Option<DType>,
+    n_scratch: usize,
+) -> Vec<Argument> {
     let tensors = lab
         .tensors
         .iter()
-        .map(|tensor| Argument::Tensor(dtype.unwrap_or(tensor.dtype), tensor.role));
+        .map(|tensor| Argument::Tensor(dtype.unwrap_or(tensor.dtype_on(workload)), tensor.role));
     let axes = lab.axes.iter().map(|_| Argument::Axis);
     let scalars = lab.scalars.iter().map(|scalar| Argument::Scalar(scalar.dtype));
     let scratch = (0..n_scratch).map(|_| Argument::Scratch);

@@ -34,6 +34,9 @@ const READING_S: f64 = 0.003;
 
 /// Measures the ceilings; takes about a second.
 pub fn measure(target: &mut dyn Target) -> Result<Ceilings, DeviceError> {
+    if let Some(info) = target.info().cuda.clone() {
+        return crate::cuda::ceilings::measure(target, &info);
+    }
     let artifact = compile(target)?;
     let launch_floor_s = floor_with(target, &artifact)?;
     let threads = f64::from(target.info().threads.max(1));
@@ -78,25 +81,18 @@ pub fn measure(target: &mut dyn Target) -> Result<Ceilings, DeviceError> {
     Ok(Ceilings {
         f32_flops_per_s,
         f64_flops_per_s,
+        matrix_flops_per_s: None,
         memory_bytes_per_s: memory_read.max(memory_triad),
         cache_bytes_per_s: cache_read.max(cache_triad),
         launch_floor_s,
     })
 }
 
-/// Returns the higher of each ceiling: what was reached once can be reached.
-pub fn highest(a: &Ceilings, b: &Ceilings) -> Ceilings {
-    Ceilings {
-        f32_flops_per_s: a.f32_flops_per_s.max(b.f32_flops_per_s),
-        f64_flops_per_s: a.f64_flops_per_s.max(b.f64_flops_per_s),
-        memory_bytes_per_s: a.memory_bytes_per_s.max(b.memory_bytes_per_s),
-        cache_bytes_per_s: a.cache_bytes_per_s.max(b.cache_bytes_per_s),
-        launch_floor_s: a.launch_floor_s.min(b.launch_floor_s),
-    }
-}
-
 /// Measures the time of an empty launch alone.
 pub fn launch_floor(target: &mut dyn Target) -> Result<f64, DeviceError> {
+    if let Some(info) = target.info().cuda.clone() {
+        return crate::cuda::ceilings::launch_floor(target, &info);
+    }
     let artifact = compile(target)?;
     floor_with(target, &artifact)
 }
@@ -171,6 +167,7 @@ fn program(
 ) -> Program {
     let entry = ENTRIES.iter().position(|known| *known == entry).expect("an entry of the source");
     Program {
+        grid: None,
         artifact: artifact.clone(),
         tensors: plans.to_vec(),
         axes: vec![n as i64, steps],

@@ -116,6 +116,7 @@ impl Fake {
     /// Makes a target with two threads and no kernels.
     pub fn new() -> Self {
         let info = DeviceInfo {
+            cuda: None,
             name: "fake".to_string(),
             threads: 2,
             l1d_bytes: 32 << 10,

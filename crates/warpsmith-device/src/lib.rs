@@ -8,6 +8,7 @@ pub mod clock;
 pub mod compare;
 pub mod corpus;
 pub mod cpu;
+pub mod cuda;
 mod element;
 pub mod error;
 pub mod evaluate;
@@ -19,6 +20,19 @@ pub mod target;
 mod testing;
 
 pub use cpu::poison;
+
+/// Compiles a unit for the target that its compiler is for, or finds it in the cache. Needs no target
+/// and may be called by several threads and processes at once.
+pub fn compile_unit(
+    cache_dir: &std::path::Path,
+    unit: &target::Unit,
+) -> Result<target::Artifact, target::Fault> {
+    if unit.compiler == cuda::COMPILER {
+        cuda::compile_unit(cache_dir, None, unit)
+    } else {
+        cpu::compile_unit(cache_dir, unit)
+    }
+}
 
 /// Asks the kernel to end this process when the one that started it ends, however that ends: a
 /// worker without its campaign would go on measuring for nobody, and disturb the next.

@@ -8,7 +8,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use warpsmith_model::lab::Role;
+use warpsmith_model::lab::{Role, ScalarType};
 use warpsmith_model::{BlobId, CrashCause, DType, DeviceInfo};
 
 /// A device that compiles and runs kernels.
@@ -97,7 +97,7 @@ pub enum Argument {
     /// An axis, `int64_t`.
     Axis,
     /// A scalar of this type.
-    Scalar(warpsmith_model::lab::ScalarType),
+    Scalar(ScalarType),
     /// A pointer to a scratch buffer.
     Scratch,
 }
@@ -134,6 +134,47 @@ pub struct Program {
     pub scratch: Vec<u64>,
     /// The launches, in order.
     pub launches: Vec<LaunchPlan>,
+    /// What a CUDA program has beside this; its launches are these.
+    pub grid: Option<GridProgram>,
+}
+
+/// How a CUDA program is launched.
+#[derive(Clone, Debug, PartialEq)]
+pub struct GridProgram {
+    /// The launches, in order.
+    pub launches: Vec<GridLaunch>,
+    /// Descriptors for the copy engine, in argument order.
+    pub maps: Vec<TensorMapPlan>,
+    /// The types of the scalars, in argument order.
+    pub scalar_types: Vec<ScalarType>,
+}
+
+/// One CUDA launch with its extents known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GridLaunch {
+    /// The function.
+    pub entry: String,
+    /// Blocks, along x, y and z.
+    pub grid: [u32; 3],
+    /// Threads of a block.
+    pub block: [u32; 3],
+    /// Blocks of a cluster.
+    pub cluster: [u32; 3],
+    /// Bytes of dynamic shared memory.
+    pub smem_bytes: u32,
+}
+
+/// A descriptor for the copy engine with its extents known, outermost first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TensorMapPlan {
+    /// Index of the tensor.
+    pub tensor: usize,
+    /// Its extents.
+    pub extents: Vec<u64>,
+    /// The extents of what is copied at a time.
+    pub box_extents: Vec<u32>,
+    /// The swizzle in bytes; 0 is none.
+    pub swizzle: u32,
 }
 
 /// A tensor with its extents known.

@@ -85,6 +85,19 @@ fn tricks_on_the_clock_gain_nothing() {
             *best = best.max(least);
         }
     }
+    // One that seems to gain is measured again beside honest work: a gain stays one.
+    for kernel in &tricks {
+        for _ in 0..4 {
+            if gains[kernel.name.as_str()] >= LEAST_GAIN {
+                break;
+            }
+            let honest =
+                gate.median_times(gate.lab.kernel(WITHOUT_A_TRICK).expect("it exists").clone());
+            let times = gate.median_times((*kernel).clone());
+            let ratio = times.iter().zip(&honest).map(|(time, honest)| time / honest);
+            gains.insert(kernel.name.as_str(), ratio.fold(f64::INFINITY, f64::min));
+        }
+    }
     eprintln!("time over the time of {WITHOUT_A_TRICK}:");
     for (name, ratio) in &gains {
         eprintln!("   {name:<34} {ratio:.2}");

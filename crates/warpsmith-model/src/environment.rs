@@ -50,6 +50,28 @@ pub struct DeviceInfo {
     pub features: Vec<String>,
     /// Ticks of the cycle counter per second; none where there is no counter.
     pub ticks_per_s: Option<f64>,
+    /// What a CUDA device has beside this.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cuda: Option<CudaInfo>,
+}
+
+/// A CUDA device.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CudaInfo {
+    /// The architecture to compile for (`sm_90a`).
+    pub arch: String,
+    /// The driver's CUDA version (`13.0`).
+    pub driver: String,
+    /// Multiprocessors.
+    pub sms: u32,
+    /// Threads of a warp.
+    pub warp_size: u32,
+    /// Threads that a block may have.
+    pub max_threads: u32,
+    /// Bytes of shared memory that a block may have.
+    pub smem_per_block: u32,
+    /// Bytes of the device's memory.
+    pub memory_bytes: u64,
 }
 
 impl DeviceInfo {
@@ -61,13 +83,26 @@ impl DeviceInfo {
             "L2_BYTES" => i64::try_from(self.l2_bytes).ok(),
             "L3_BYTES" => i64::try_from(self.l3_bytes).ok(),
             "VECTOR_BYTES" => Some(i64::from(self.vector_bytes)),
+            "SMS" => self.cuda.as_ref().map(|cuda| i64::from(cuda.sms)),
+            "WARP_SIZE" => self.cuda.as_ref().map(|cuda| i64::from(cuda.warp_size)),
+            "MAX_THREADS" => self.cuda.as_ref().map(|cuda| i64::from(cuda.max_threads)),
+            "SMEM_PER_BLOCK" => self.cuda.as_ref().map(|cuda| i64::from(cuda.smem_per_block)),
             _ => None,
         }
     }
 
     /// The names that [`DeviceInfo::constant`] knows.
-    pub const CONSTANTS: [&'static str; 5] =
-        ["THREADS", "L1D_BYTES", "L2_BYTES", "L3_BYTES", "VECTOR_BYTES"];
+    pub const CONSTANTS: [&'static str; 9] = [
+        "THREADS",
+        "L1D_BYTES",
+        "L2_BYTES",
+        "L3_BYTES",
+        "VECTOR_BYTES",
+        "SMS",
+        "WARP_SIZE",
+        "MAX_THREADS",
+        "SMEM_PER_BLOCK",
+    ];
 }
 
 /// A compiler that was found.
@@ -112,6 +147,10 @@ pub struct Ceilings {
     pub f32_flops_per_s: f64,
     /// Double-precision operations a second on all threads.
     pub f64_flops_per_s: f64,
+    /// Operations a second of the matrix units on 16-bit elements; none where there are no such
+    /// units.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub matrix_flops_per_s: Option<f64>,
     /// Bytes a second from and to memory far beyond the last cache.
     pub memory_bytes_per_s: f64,
     /// Bytes a second when everything stays in the caches nearest to the cores; the floor for
@@ -127,6 +166,10 @@ impl Ceilings {
         Self {
             f32_flops_per_s: self.f32_flops_per_s.max(other.f32_flops_per_s),
             f64_flops_per_s: self.f64_flops_per_s.max(other.f64_flops_per_s),
+            matrix_flops_per_s: match (self.matrix_flops_per_s, other.matrix_flops_per_s) {
+                (Some(one), Some(two)) => Some(one.max(two)),
+                (one, two) => one.or(two),
+            },
             memory_bytes_per_s: self.memory_bytes_per_s.max(other.memory_bytes_per_s),
             cache_bytes_per_s: self.cache_bytes_per_s.max(other.cache_bytes_per_s),
             launch_floor_s: self.launch_floor_s.min(other.launch_floor_s),

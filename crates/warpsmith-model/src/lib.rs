@@ -38,7 +38,7 @@ mod wire;
 
 pub use candidate::{Candidate, Fidelity, Job, KernelText, Origin, Request, RequestLimits};
 pub use chain::{Authority, ChainRecord, Proof, Sensitivity};
-pub use environment::{Ceilings, Compiler, DeviceInfo, Environment, Guard, Isolation};
+pub use environment::{Ceilings, Compiler, CudaInfo, DeviceInfo, Environment, Guard, Isolation};
 pub use expr::{EvalError, Expr, ExprError};
 pub use id::{BlobId, CandidateId, EnvironmentId, Hasher, LabId, RunId, TrialId};
 pub use lab::Lab;

@@ -201,7 +201,7 @@ impl LabRecord {
             id: lab.id,
             name: lab.name.clone(),
             title: lab.title.clone(),
-            dtype: output.map_or(DType::F32, |tensor| tensor.dtype),
+            dtype: output.map_or(DType::F32, |tensor| tensor.dtype_on(&lab.workloads[0])),
             reference: lab.reference.path.clone(),
             oracle: lab.oracle.clone(),
             tolerance: lab.tolerance,
@@ -274,6 +274,8 @@ pub struct ComparisonRecord {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ComparisonPurpose {
+    /// To choose the rung that is tuned.
+    Ladder,
     /// To choose a winner among the search's best.
     Finalists,
     /// To hold the winner against others; what the headline quotes.

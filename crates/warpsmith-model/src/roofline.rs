@@ -31,11 +31,12 @@ pub fn share_of_peak(ceilings: &Ceilings, work: WorkSize, dtype: DType, time_s: 
     work.flops / time_s / peak_flops(ceilings, dtype)
 }
 
-/// Returns the arithmetic peak for an element type; the half types are computed in single
-/// precision on the CPU.
+/// Returns the arithmetic peak for an element type; the half types are computed by the matrix units
+/// where there are any, else in single precision.
 pub fn peak_flops(ceilings: &Ceilings, dtype: DType) -> f64 {
     match dtype {
-        DType::F16 | DType::Bf16 | DType::F32 => ceilings.f32_flops_per_s,
+        DType::F16 | DType::Bf16 => ceilings.matrix_flops_per_s.unwrap_or(ceilings.f32_flops_per_s),
+        DType::F32 => ceilings.f32_flops_per_s,
         DType::F64 => ceilings.f64_flops_per_s,
     }
 }

@@ -222,6 +222,11 @@ pub enum CrashCause {
         /// The loader's message.
         message: String,
     },
+    /// A fault on the device, in the driver's words.
+    Device {
+        /// The words.
+        message: String,
+    },
     /// A baseline's script raised an exception.
     Raised {
         /// The exception, in words.
@@ -241,6 +246,7 @@ impl fmt::Display for CrashCause {
             Self::Forbidden { syscall } => write!(f, "made the forbidden system call {syscall}"),
             Self::Exited { status } => write!(f, "left its process with status {status}"),
             Self::NotLoadable { message } => write!(f, "could not be loaded: {message}"),
+            Self::Device { message } => write!(f, "faulted on the device: {message}"),
             Self::Raised { message } => write!(f, "raised an exception: {message}"),
         }
     }

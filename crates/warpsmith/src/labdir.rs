@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use warpsmith_model::Lab;
-use warpsmith_model::lab::LabFiles;
+use warpsmith_model::lab::{LabFiles, TargetKind};
 
 /// A lab and the folder that it came from.
 #[derive(Debug)]
@@ -18,7 +18,7 @@ pub struct LoadedLab {
 
 /// Files that belong to a lab, by ending; anything else (notes, plots) may change without making
 /// it another lab.
-const ENDINGS: [&str; 4] = ["toml", "c", "h", "py"];
+const ENDINGS: [&str; 6] = ["toml", "c", "cu", "cuh", "h", "py"];
 
 /// The largest file that is read: a source of this size is a mistake.
 const MAX_FILE_BYTES: u64 = 4 << 20;
@@ -52,8 +52,40 @@ pub fn read_files(dir: &Path) -> Result<LabFiles> {
     for folder in ["", "kernels", "baselines", "include"] {
         read_folder(&dir.join(folder), folder, &mut files)?;
     }
-    read_folder(&dir.join("../include"), "../include", &mut files)?;
+    // A lab for another target lies in the folder of the lab that it belongs to, and shares its
+    // reference and its headers.
+    let is_nested = dir.join("../lab.toml").is_file();
+    if is_nested {
+        let mut outer = LabFiles::new();
+        read_folder(&dir.join(".."), "..", &mut outer)?;
+        outer.retain(|path, _| path.ends_with(".c") || path.ends_with(".h"));
+        files.append(&mut outer);
+        read_folder(&dir.join("../../include"), "../include", &mut files)?;
+        read_folder(&dir.join("../../include/ptx"), "../include/ptx", &mut files)?;
+    } else {
+        read_folder(&dir.join("../include"), "../include", &mut files)?;
+    }
     Ok(files)
+}
+
+/// Finds the folder of a lab for a target: the lab itself, or the folder inside of it that has the
+/// target's name.
+pub fn for_target(dir: &Path, target: Option<TargetKind>) -> Result<PathBuf> {
+    let Some(target) = target else { return Ok(dir.to_path_buf()) };
+    let inside = dir.join(target.name());
+    if inside.join("lab.toml").is_file() {
+        return Ok(inside);
+    }
+    // An invalid lab is reported when it is loaded.
+    match load(dir) {
+        Ok(loaded) if loaded.lab.target != target => bail!(
+            "the lab in {} runs on `{}`, and has no folder `{}` with a lab for that target",
+            dir.display(),
+            loaded.lab.target.name(),
+            target.name(),
+        ),
+        _ => Ok(dir.to_path_buf()),
+    }
 }
 
 fn read_folder(folder: &Path, prefix: &str, files: &mut LabFiles) -> Result<()> {

@@ -19,14 +19,19 @@ mod worker_client;
 use std::process::ExitCode;
 
 use clap::Parser;
+use warpsmith_device::{cpu, cuda};
 
 use commands::{Cli, CliFailure};
 use output::{BAD, paint, say};
 
 fn main() -> ExitCode {
     // A candidate's process is this same program; it must not pay for anything below.
-    if std::env::args_os().nth(1).is_some_and(|argument| argument == "__runner") {
-        warpsmith_device::cpu::runner_main();
+    let first = std::env::args_os().nth(1);
+    match first.as_ref().and_then(|argument| argument.to_str()) {
+        Some(cpu::RUNNER_ARGUMENT) => cpu::runner_main(),
+        Some(cuda::COMPILE_ARGUMENT) => cuda::compile_main(),
+        Some(cuda::DEVICE_ARGUMENT) => cuda::device_main(),
+        _ => {}
     }
     match commands::dispatch(Cli::parse()) {
         Ok(()) => ExitCode::SUCCESS,

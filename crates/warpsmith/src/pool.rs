@@ -10,12 +10,13 @@ use std::sync::{Mutex, Once};
 
 use anyhow::{Context, Result};
 use warpsmith_device::bind;
-use warpsmith_device::cpu::{Quiet, QuietGuard, compile_unit, quiet_lock, quiet_lock_path};
+use warpsmith_device::compile_unit;
+use warpsmith_device::cpu::{Quiet, QuietGuard, quiet_lock, quiet_lock_path};
 use warpsmith_device::target::Unit;
-use warpsmith_model::lab::{Kernel, lookup_all};
+use warpsmith_model::lab::{Grid, Kernel, lookup_all};
 use warpsmith_model::{
-    Answer, Ask, Blob, BlobId, Build, DeviceInfo, Finding, Hasher, Lab, Outcome, Request, Trial,
-    TrialId,
+    Answer, Ask, Blob, BlobId, Build, DeviceInfo, Expr, Finding, Hasher, Lab, Outcome, Request,
+    Trial, TrialId,
 };
 
 use crate::output::say;
@@ -175,6 +176,9 @@ impl Pool {
                 let blocks = launch.blocks.eval_int(&lookup).ok()?;
                 let chunk = launch.chunk.eval_int(&lookup).ok()?;
                 hasher.part(format!("{} {blocks} {chunk}", launch.entry).as_bytes());
+                for extent in launch.grid.iter().flat_map(grid_extents) {
+                    hasher.part(&extent.eval_int(&lookup).ok()?.to_le_bytes());
+                }
             }
             for scratch in &kernel.scratch {
                 hasher.part(&scratch.bytes.eval_int(&lookup).ok()?.to_le_bytes());
@@ -222,10 +226,17 @@ impl Pool {
             kernel,
             &request.job.candidate.params,
             &workloads,
+            &self.device,
             std::time::Duration::from_secs_f64(request.limits.compile_deadline_s),
         )
         .ok()
     }
+}
+
+/// Everything that a CUDA launch's extents are made of.
+fn grid_extents(grid: &Grid) -> impl Iterator<Item = &Expr> {
+    let Grid { grid, block, cluster, smem } = grid;
+    grid.iter().chain(block).chain(cluster).chain([smem])
 }
 
 /// Waits until the machine is quiet enough, and keeps it so; says so the first time it waits.

@@ -38,6 +38,11 @@ impl Project {
         self.work_dir.join("venv")
     }
 
+    /// The CUDA toolkit that `setup` provides.
+    pub fn cuda(&self) -> PathBuf {
+        self.work_dir.join(warpsmith_device::cuda::toolkit::SETUP_FOLDER)
+    }
+
     /// The report of a run.
     pub fn report(&self, run: &str) -> PathBuf {
         self.evidence_dir.join(format!("{run}.html"))

@@ -11,9 +11,11 @@ use anyhow::{Context, Result, bail};
 use warpsmith_device::compare::{CompareOptions, Entrant, EntrantKind};
 use warpsmith_device::corpus::{Corpus, CorpusOptions};
 use warpsmith_device::cpu::{Cpu, CpuConfig, Quiet};
+use warpsmith_device::cuda::{Cuda, CudaConfig};
 use warpsmith_device::error::DeviceError;
+use warpsmith_device::target::Target;
 use warpsmith_device::{ceilings, compare, evaluate};
-use warpsmith_model::lab::{Kernel, parse_kernel};
+use warpsmith_model::lab::{Kernel, TargetKind, parse_kernel};
 use warpsmith_model::{
     Answer, Ask, Ceilings, CompareRequest, ContenderRequest, Environment, Finding, KernelText, Lab,
     LabId, LabRef, Request, Verdict,
@@ -23,14 +25,18 @@ use crate::labdir;
 use crate::project::Project;
 
 /// Serves until the campaign hangs up.
-pub fn serve(project: &Project) -> Result<()> {
+pub fn serve(project: &Project, target: TargetKind) -> Result<()> {
     warpsmith_device::die_with_parent().context("cannot tie my life to the campaign's")?;
-    let mut worker = Worker::new(project)?;
+    // A target that cannot be had is an answer like any other: the campaign says it to the user.
+    let mut worker = Worker::new(project, target);
     let mut stdout = std::io::stdout().lock();
     for line in std::io::stdin().lock().lines() {
         let line = line.context("the campaign cannot be heard")?;
         let answer = match serde_json::from_str::<Ask>(&line) {
-            Ok(ask) => worker.answer(&ask).unwrap_or_else(|error| failed(&error)),
+            Ok(ask) => match &mut worker {
+                Ok(worker) => worker.answer(&ask).unwrap_or_else(|error| failed(&error)),
+                Err(error) => failed(error),
+            },
             Err(error) => Answer::Failed {
                 message: format!("the question is not understood: {error}"),
                 lab_refused: false,
@@ -53,7 +59,7 @@ fn failed(error: &anyhow::Error) -> Answer {
 }
 
 struct Worker {
-    target: Cpu,
+    target: Box<dyn Target>,
     corpus: Corpus,
     environment: Environment,
     ceilings: Option<Ceilings>,
@@ -61,13 +67,20 @@ struct Worker {
 }
 
 impl Worker {
-    fn new(project: &Project) -> Result<Self> {
-        let target = Cpu::new(CpuConfig {
-            cache_dir: project.artifacts(),
-            runner_exe: None,
-            threads: None,
-        })?;
-        let environment = target.environment();
+    fn new(project: &Project, target: TargetKind) -> Result<Self> {
+        let config = CpuConfig { cache_dir: project.artifacts(), runner_exe: None, threads: None };
+        let (target, environment): (Box<dyn Target>, Environment) = match target {
+            TargetKind::Cpu => {
+                let cpu = Cpu::new(config)?;
+                let environment = cpu.environment();
+                (Box::new(cpu), environment)
+            }
+            TargetKind::Cuda => {
+                let cuda = Cuda::new(CudaConfig { host: config, device_exe: None })?;
+                let environment = cuda.environment();
+                (Box::new(cuda), environment)
+            }
+        };
         let corpus = Corpus::new(CorpusOptions::new(Some(project.expected())));
         Ok(Self { target, corpus, environment, ceilings: None, lab: None })
     }
@@ -94,7 +107,7 @@ impl Worker {
     /// the better of the two counts.
     fn measure_ceilings(&mut self) -> Result<Ceilings> {
         let _quiet = crate::pool::quiet(Quiet::Timing)?;
-        let measured = ceilings::measure(&mut self.target)?;
+        let measured = ceilings::measure(&mut *self.target)?;
         let best = match &self.ceilings {
             Some(known) => known.best_of(&measured),
             None => measured,
@@ -105,7 +118,7 @@ impl Worker {
 
     fn chain(&mut self, lab: &LabRef) -> Result<Answer> {
         let lab_text = self.lab(&lab.dir, &lab.id)?;
-        let record = self.corpus.check_chain(&mut self.target, &lab_text, lab.seed)?;
+        let record = self.corpus.check_chain(&mut *self.target, &lab_text, lab.seed)?;
         Ok(Answer::Chain(Box::new(record)))
     }
 
@@ -133,7 +146,7 @@ impl Worker {
     ) -> Result<Finding> {
         let _quiet = crate::pool::quiet(Quiet::Timing)?;
         Ok(evaluate::evaluate(
-            &mut self.target,
+            &mut *self.target,
             &mut self.corpus,
             lab,
             kernel,
@@ -178,7 +191,7 @@ impl Worker {
             compile_deadline: Duration::from_secs(120),
         };
         let _quiet = crate::pool::quiet(Quiet::Timing)?;
-        let (target, corpus) = (&mut self.target, &mut self.corpus);
+        let (target, corpus) = (&mut *self.target, &mut self.corpus);
         let record = compare::compare(target, corpus, &lab, &request.lab.dir, &entrants, &options)?;
         Ok(Answer::Compared(Box::new(record)))
     }

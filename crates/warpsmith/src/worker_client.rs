@@ -8,6 +8,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
+use warpsmith_model::lab::TargetKind;
 use warpsmith_model::{Answer, Ask};
 
 use crate::output::say;
@@ -17,6 +18,7 @@ use crate::project::Project;
 #[derive(Debug)]
 pub struct Worker {
     project: Project,
+    target: TargetKind,
     process: Option<Process>,
 }
 
@@ -41,8 +43,8 @@ pub struct LabRefused(pub String);
 
 impl Worker {
     /// Makes a worker; its process starts with the first question.
-    pub fn new(project: &Project) -> Self {
-        Self { project: project.clone(), process: None }
+    pub fn new(project: &Project, target: TargetKind) -> Self {
+        Self { project: project.clone(), target, process: None }
     }
 
     /// Asks and waits. A worker that dies while answering is replaced and asked again, since the
@@ -74,7 +76,7 @@ impl Worker {
 
     fn try_ask(&mut self, line: &str) -> Result<Answer> {
         if self.process.is_none() {
-            self.process = Some(start(&self.project)?);
+            self.process = Some(start(&self.project, self.target)?);
         }
         let process = self.process.as_mut().expect("it was started above");
         writeln!(process.stdin, "{line}").context("the worker does not listen")?;
@@ -104,10 +106,12 @@ impl Drop for Worker {
     }
 }
 
-fn start(project: &Project) -> Result<Process> {
+fn start(project: &Project, target: TargetKind) -> Result<Process> {
     let program: PathBuf = std::env::current_exe().context("cannot find my own program")?;
     let mut child = Command::new(&program)
         .arg("__worker")
+        .arg("--target")
+        .arg(target.name())
         .arg("--evidence")
         .arg(&project.evidence_dir)
         .arg("--work-dir")

@@ -15,7 +15,8 @@ use crate::sys::memory::MemoryFile;
 use crate::sys::process::{ChildState, OwnedChild};
 use crate::target::Fault;
 
-const WORKER: &str = include_str!("worker.py");
+/// The classes that the worker uses come before it: both are one program.
+const WORKER: &str = concat!(include_str!("worker_cuda.py"), "\n\n", include_str!("worker.py"));
 
 /// What of the interpreter's standard error is quoted when it ends.
 const QUOTED_BYTES: usize = 2000;
@@ -92,8 +93,8 @@ impl Conversation {
         })
     }
 
-    /// Says a line and waits for the answer.
-    pub(super) fn ask(&mut self, line: &str, deadline: Duration) -> Result<(), Fault> {
+    /// Says a line and waits for the answer; returns the seconds that it carries, if any.
+    pub(super) fn ask(&mut self, line: &str, deadline: Duration) -> Result<Option<f64>, Fault> {
         let until = Instant::now() + deadline;
         let said = self.to.write_all(format!("{line}\n").as_bytes());
         if said.is_err() {
@@ -113,7 +114,7 @@ impl Conversation {
         if let Some(message) = answer["raised"].as_str() {
             return Err(Fault::Crashed(CrashCause::Raised { message: message.to_string() }));
         }
-        Ok(())
+        Ok(answer["seconds"].as_f64())
     }
 
     /// Stops every thread of the interpreter and waits until they stand.

@@ -109,6 +109,7 @@ impl Authorities {
                 inputs::contents(&plans, &lab.inputs[inputs], seed)
             })
             .collect();
+        let mut oracle_outputs = outputs.clone();
         let ran = match answer {
             Answer::Reference => {
                 let contents: Vec<&[Vec<u8>]> = drawn.iter().map(Vec::as_slice).collect();
@@ -116,14 +117,15 @@ impl Authorities {
             }
             Answer::Oracle => {
                 let program = self.oracle_program(target, lab, shape)?;
+                oracle_outputs = outputs_of(&program.tensors);
                 let extents = [Extent::All];
                 let run = Run { program: &program, who: "the oracle", extents: &extents, times: 1 };
                 self.run_staged(target, lab, shape, run, &plans, &drawn)?
             }
         };
-        let dtype_of = |plan: &TensorPlan| match answer {
+        let dtype_of = |output: usize| match answer {
             Answer::Reference => DType::F64,
-            Answer::Oracle => plan.dtype,
+            Answer::Oracle => oracle_outputs[output].dtype,
         };
         Ok(outputs
             .iter()
@@ -135,7 +137,7 @@ impl Authorities {
                 let values: Vec<f64> = ran
                     .outputs
                     .iter()
-                    .flat_map(|case| widen(dtype_of(plan), &case[output]))
+                    .flat_map(|case| widen(dtype_of(output), &case[output]))
                     .collect();
                 let count = values.len();
                 Values::Double(values).rms(0..count)
@@ -190,13 +192,14 @@ impl Authorities {
         let sampled = self.run_reference(target, lab, shape, &contents, &samples, 1)?;
 
         let plans = outputs_of(&program.tensors);
+        let lab_plans = outputs_of(&bind::tensor_plans(lab, shape)?);
         let mut stored = Vec::new();
         for (case, one) in staged.iter().enumerate() {
             let mut values = Vec::new();
             for (output, plan) in plans.iter().enumerate() {
                 let answer = Values::from_bytes(plan.dtype, &ran.outputs[case][output]);
                 let partial = &sampled.outputs[case][output];
-                let agreed = agree(lab, &lab.inputs[inputs], plan, &answer, partial);
+                let agreed = agree(lab, &lab.inputs[inputs], &lab_plans[output], &answer, partial);
                 agreed.map_err(|what| {
                     let reason = format!(
                         "the oracle `{}` disagrees with the reference in `{}` on {} with `{}` \

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use warpsmith_model::lab::{Role, Workload};
+use warpsmith_model::lab::{Role, TargetKind, Workload};
 use warpsmith_model::{DType, Lab};
 
 use super::CorpusOptions;
@@ -121,7 +121,12 @@ impl Authorities {
             );
             return Err(DeviceError::refused(&lab.name, reason));
         }
-        let unit = bind::kernel_unit(lab, kernel, &kernel.default, shape, self.compile_deadline)?;
+        let (params, deadline) = (&kernel.default, self.compile_deadline);
+        let mut unit = bind::kernel_unit(lab, kernel, params, shape, target.info(), deadline)?;
+        if lab.target == TargetKind::Cuda {
+            // Its answers shall not be limited by the outputs' own precision.
+            unit.defines.push(("WS_ORACLE".to_string(), "1".to_string()));
+        }
         let artifact = match self.oracle.iter().find(|(known, _)| *known == unit) {
             Some((_, artifact)) => artifact.clone(),
             None => {
@@ -132,7 +137,14 @@ impl Authorities {
                 artifact
             }
         };
-        bind::kernel_program(lab, kernel, &kernel.default, shape, target.info(), artifact)
+        let mut program =
+            bind::kernel_program(lab, kernel, params, shape, target.info(), artifact)?;
+        if lab.target == TargetKind::Cuda {
+            for tensor in program.tensors.iter_mut().filter(|tensor| tensor.role == Role::Output) {
+                tensor.dtype = oracle_dtype(tensor.dtype);
+            }
+        }
+        Ok(program)
     }
 
     /// Runs the reference on contents of the lab's own types, widened.
@@ -232,6 +244,14 @@ impl Authorities {
             ran.elapsed_s.push(clocked.elapsed_s);
         }
         Ok(ran)
+    }
+}
+
+/// Returns the type in which a CUDA oracle answers for outputs of a type.
+fn oracle_dtype(dtype: DType) -> DType {
+    match dtype {
+        DType::F16 | DType::Bf16 | DType::F32 => DType::F32,
+        DType::F64 => DType::F64,
     }
 }
 

@@ -5,11 +5,11 @@ use std::time::Instant;
 use warpsmith_model::lab::Role;
 use warpsmith_model::{Authority, ChainRecord, DType, FORMAT_VERSION, Lab, Proof, Sensitivity};
 
-use super::authority::{Answer, Authorities, Run, work_units};
+use super::authority::{Answer, Authorities, Run, outputs_of, work_units};
 use super::{Corpus, Proven, Want, case_bytes, contents_that_pay};
 use crate::bind;
 use crate::check::{self, Budget, Coverage};
-use crate::element::widen;
+use crate::element::{narrow, widen};
 use crate::error::DeviceError;
 use crate::inputs;
 use crate::target::{Extent, Target};
@@ -118,10 +118,19 @@ fn prove_all(
         let ran = authorities.run(target, lab, shape, run, &ids)?;
         let fastest_s = ran.elapsed_s.iter().copied().fold(f64::INFINITY, f64::min);
         authorities.oracle_rate = authorities.oracle_rate.max(work / fastest_s);
+        let answered = outputs_of(&program.tensors);
         for (case, outputs) in cases.iter().zip(&ran.outputs) {
             let inputs = &lab.inputs[case.inputs];
-            for (expected, bytes) in case.expected.iter().zip(outputs) {
+            for ((expected, bytes), plan) in case.expected.iter().zip(outputs).zip(&answered) {
                 let dtype = expected.plan().dtype;
+                // An oracle may answer in a wider type than the lab's.
+                let rounded;
+                let bytes = if plan.dtype == dtype {
+                    bytes
+                } else {
+                    rounded = narrow(dtype, &widen(plan.dtype, bytes));
+                    &rounded
+                };
                 let budget = Budget::new(&lab.tolerance, inputs.tolerance_scale, dtype);
                 let error = check::compare(bytes, expected, &budget, &Coverage::Whole);
                 let error = error.map_err(|wrong| {

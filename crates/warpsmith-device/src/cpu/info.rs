@@ -56,6 +56,7 @@ pub(crate) fn device_info(threads: u32) -> DeviceInfo {
     // Machines without a third level are common; their last level is the second.
     let l3_fallback = if caches[1].is_some() { l2_bytes } else { ASSUMED_L3_BYTES };
     DeviceInfo {
+        cuda: None,
         name,
         threads,
         l1d_bytes: caches[0].unwrap_or(ASSUMED_L1D_BYTES),

@@ -15,7 +15,7 @@
 //! owns the inputs, the expected outputs and the clock; and the runner's, which has the candidate and
 //! the memory that the candidate may see.
 
-mod artifacts;
+pub(crate) mod artifacts;
 mod compile;
 mod control;
 mod crash;

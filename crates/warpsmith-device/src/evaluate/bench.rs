@@ -71,10 +71,16 @@ impl Subject<'_> {
         })
     }
 
-    fn unit(&self, lab: &Lab, shape: &Workload, deadline: Duration) -> Result<Unit, DeviceError> {
+    fn unit(
+        &self,
+        target: &dyn Target,
+        lab: &Lab,
+        shape: &Workload,
+        deadline: Duration,
+    ) -> Result<Unit, DeviceError> {
         match self {
             Self::Kernel { kernel, params } => {
-                bind::kernel_unit(lab, kernel, params, shape, deadline)
+                bind::kernel_unit(lab, kernel, params, shape, target.info(), deadline)
             }
             Self::Baseline { baseline } => Ok(Unit {
                 file_name: baseline.script.clone(),
@@ -108,6 +114,7 @@ impl Subject<'_> {
                 scalars: bind::scalar_values(lab, shape)?,
                 scratch: Vec::new(),
                 launches: vec![LaunchPlan { entry: 0, blocks: 1, chunk: 1 }],
+                grid: None,
             }),
         }
     }
@@ -121,7 +128,7 @@ impl Subject<'_> {
         deadline: Duration,
         artifacts: &mut Vec<(Unit, Artifact)>,
     ) -> Result<Program, ProgramError> {
-        let unit = self.unit(lab, shape, deadline).map_err(ProgramError::Broken)?;
+        let unit = self.unit(target, lab, shape, deadline).map_err(ProgramError::Broken)?;
         let artifact = match artifacts.iter().find(|(known, _)| *known == unit) {
             Some((_, artifact)) => artifact.clone(),
             None => {

@@ -2,7 +2,8 @@
 //!
 //! A wave is a few blocks of the last launch for each thread, more when that is too short for the
 //! clock, evenly spaced over the workload so that cheap and expensive blocks
-//! (a causal mask) are met in their true proportion.
+//! (a causal mask) are met in their true proportion. A CUDA grid cannot be launched in part, so there
+//! the whole of a small workload is run, a few times.
 
 use std::sync::Arc;
 
@@ -12,6 +13,7 @@ use warpsmith_model::{ErrorSize, Measurement, Stage};
 
 use super::bench::{Bench, Look, Stop, worse};
 use super::readings::Readings;
+use super::timing;
 use crate::clock::Rule;
 use crate::corpus::{Case, Want};
 use crate::target::Extent;
@@ -26,6 +28,9 @@ const SESSION_CASES: usize = 6;
 
 /// Measures waves on one workload.
 pub(super) fn measure(bench: &mut Bench<'_>, workload: &Workload) -> Result<Measurement, Stop> {
+    if bench.target.info().cuda.is_some() {
+        return timing::short(bench, workload);
+    }
     let program = bench.program(workload)?;
     let cases: Vec<Arc<Case>> =
         bench.corpus.cases(bench.target, bench.lab, workload, 0, bench.seed, Want::AsManyAsPay)?;

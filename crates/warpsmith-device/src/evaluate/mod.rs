@@ -158,7 +158,7 @@ fn judge(
         && timing::judge_plausibility(bench.lab, ceilings, &measurements)?.is_some()
     {
         // Ceilings that were measured on a busy machine are too low; ask again before accusing.
-        let again = ceilings::highest(ceilings, &ceilings::measure(bench.target)?);
+        let again = ceilings.best_of(&ceilings::measure(bench.target)?);
         if let Some(outcome) = timing::judge_plausibility(bench.lab, &again, &measurements)? {
             return Ok(outcome);
         }

@@ -14,6 +14,7 @@ const BOTH: [&str; 2] = ["small", "large"];
 
 fn ceilings(flops_per_s: f64) -> Ceilings {
     Ceilings {
+        matrix_flops_per_s: None,
         f32_flops_per_s: flops_per_s,
         f64_flops_per_s: flops_per_s,
         memory_bytes_per_s: 1e12,
@@ -56,7 +57,8 @@ fn a_right_kernel_passes_every_fidelity_with_its_true_times() {
             assert!((median / true_s - 1.0).abs() < 1e-6, "{fidelity:?}: {median} for {true_s}");
             assert_eq!(measurement.stop, StopReason::Converged);
             assert_eq!(measurement.samples_s.len(), measurement.ticks.len());
-            assert_eq!(measurement.share < 1.0, fidelity == Fidelity::Micro);
+            // A wave of a small workload may be all of it.
+            assert!(measurement.share == 1.0 || fidelity == Fidelity::Micro);
         }
         assert!(trial.launch_s > 0.0 && trial.notes.is_empty(), "{:?}", trial.notes);
         assert_eq!(trial.builds.len(), 1);

@@ -26,13 +26,24 @@ const RANK_JUDGED_BYTES: usize = 4 << 20;
 /// Output bytes that a session of the full fidelity prepares at most.
 const FULL_OUTPUT_BYTES: usize = 512 << 20;
 
+/// Times a few launches, where a wave cannot be launched alone.
+pub(super) fn short(bench: &mut Bench<'_>, workload: &Workload) -> Result<Measurement, Stop> {
+    let rule = Rule::micro(bench.limits);
+    rank_by(bench, workload, rule)
+}
+
 /// Times for ranking. The first launch of the first session is the gate.
 pub(super) fn rank(bench: &mut Bench<'_>, workload: &Workload) -> Result<Measurement, Stop> {
+    let rule = Rule::rank(bench.limits, &workload.name);
+    rank_by(bench, workload, rule)
+}
+
+fn rank_by(bench: &mut Bench<'_>, workload: &Workload, rule: Rule) -> Result<Measurement, Stop> {
     let program = bench.program(workload)?;
     let cases =
         bench.corpus.cases(bench.target, bench.lab, workload, 0, bench.seed, Want::AsManyAsPay)?;
     let plan = Plan {
-        rule: Rule::rank(bench.limits, &workload.name),
+        rule,
         estimate_s: bench.limits.incumbent_s.get(&workload.name).copied(),
         session_output_bytes: RANK_OUTPUT_BYTES,
         judged_bytes: Some(RANK_JUDGED_BYTES),
@@ -193,7 +204,7 @@ pub(crate) fn judge_plausibility(
     for measurement in measurements {
         let Some(workload) = lab.workload(&measurement.workload) else { continue };
         let work = bind::work_size(lab, workload)?;
-        let floor_s = plausible_floor_s(ceilings, work, lab.output_dtype());
+        let floor_s = plausible_floor_s(ceilings, work, lab.output_dtype(workload));
         let Some(time_s) = stats::median(&measurement.samples_s) else { continue };
         if time_s < floor_s * (1.0 - PLAUSIBILITY_MARGIN) {
             return Ok(Some(Outcome::Implausible {

@@ -61,6 +61,7 @@ impl Bench {
             self.folder.path().canonicalize().expect("there").join(&unit.file_name)
         );
         let program = Program {
+            grid: None,
             artifact,
             tensors: tensors(ELEMENTS),
             axes: vec![ELEMENTS as i64],
@@ -91,6 +92,7 @@ impl Bench {
 
 fn python(interpreter: &Path, lab_dir: &Path) -> Python {
     let info = DeviceInfo {
+        cuda: None,
         name: "test".to_string(),
         threads: 2,
         l1d_bytes: 0,

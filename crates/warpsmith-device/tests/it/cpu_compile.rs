@@ -293,6 +293,7 @@ fn every_kind_of_argument_reaches_the_kernel() {
         tensor("z", 5, DType::F64, Role::Output),
     ];
     let program = warpsmith_device::target::Program {
+        grid: None,
         artifact,
         tensors: tensors.clone(),
         axes: vec![7, -8],

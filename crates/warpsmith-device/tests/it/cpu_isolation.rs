@@ -304,7 +304,8 @@ fn a_session_survives_neither_a_kill_nor_a_tampered_artifact() {
     let program = program(artifact, 10);
     let case = bench.stage(10);
     let mut session = bench.cpu.open(&program, &[case], DEADLINE).expect("opens");
-    let runner = children().last().copied().expect("the runner");
+    // The newest waits for the next session.
+    let runner = children().first().copied().expect("the runner");
     let killer = std::thread::spawn(move || {
         std::thread::sleep(Duration::from_millis(50));
         // SAFETY: the process is this test's own child, which nobody reaps before it is killed.
@@ -350,5 +351,7 @@ fn a_thousand_sessions_leave_nothing_behind() {
     // Other tests run in this process at the same time and have files of their own.
     assert!(open_files() < files_before + 100, "{files_before} became {}", open_files());
     assert!(mappings() < mappings_before + 100, "{mappings_before} became {}", mappings());
+    assert_eq!(children().len(), 1, "one runner waits for the next session");
+    drop(bench);
     assert_eq!(children(), Vec::<i32>::new());
 }

@@ -589,6 +589,7 @@ fn environment() -> Environment {
         warpsmith: "0.1.0".into(),
         system: "Linux 6.12.0".into(),
         device: DeviceInfo {
+            cuda: None,
             name: "Example CPU 8-Core Processor".into(),
             threads: 8,
             l1d_bytes: 32 << 10,
@@ -613,6 +614,7 @@ fn environment() -> Environment {
 
 fn ceilings() -> Ceilings {
     Ceilings {
+        matrix_flops_per_s: None,
         f32_flops_per_s: 7.4e10,
         f64_flops_per_s: 3.7e10,
         memory_bytes_per_s: 1.9e10,

@@ -189,7 +189,9 @@ fn comparison_view<'a>(
     winner: Option<&derive::Winner<'_>>,
 ) -> Option<ComparisonView<'a>> {
     let is_final = |record: &&ComparisonRecord| record.purpose == ComparisonPurpose::Final;
-    let record = data.comparisons.iter().rfind(is_final).or_else(|| data.comparisons.last())?;
+    let is_of_winners = |record: &&ComparisonRecord| record.purpose != ComparisonPurpose::Ladder;
+    let comparisons = || data.comparisons.iter();
+    let record = comparisons().rfind(is_final).or_else(|| comparisons().rfind(is_of_winners))?;
     if record.contenders.is_empty() || record.workloads.is_empty() {
         return None;
     }

@@ -27,6 +27,7 @@ pub(crate) fn environment() -> Environment {
         warpsmith: "0.1.0".to_string(),
         system: "Linux 6.8".to_string(),
         device: DeviceInfo {
+            cuda: None,
             name: "Test CPU @ 3 GHz".to_string(),
             threads: 2,
             l1d_bytes: 32 << 10,
@@ -48,6 +49,7 @@ pub(crate) fn environment() -> Environment {
 
 pub(crate) fn ceilings() -> Ceilings {
     Ceilings {
+        matrix_flops_per_s: None,
         f32_flops_per_s: 1e11,
         f64_flops_per_s: 5e10,
         memory_bytes_per_s: 2e10,

@@ -1,15 +1,13 @@
 //! Checks `kernels/NAME.toml`.
 
+use super::cuda;
 use super::document::{Document, Scope, did_you_mean};
 use super::files::{ContractFile, LaunchFile, Located, ScratchFile, SearchFile};
 use super::manifest::quoted;
 use super::shapes::{MAX_BYTES, Shape, first_failure};
 use super::space::{self, Emptiness};
-use super::{Kernel, Launch, Scratch, Tunable, Workload};
+use super::{Kernel, Launch, Scratch, TargetKind, Tunable, Workload};
 use crate::{DeviceInfo, EvalError, Expr, Params, Value};
-
-/// The targets that this build knows.
-const TARGETS: [&str; 1] = ["cpu"];
 
 /// Tunables with a meaning of their own: they choose the compiler and its flags.
 const RESERVED_TUNABLES: [&str; 2] = ["CC", "CFLAGS"];
@@ -17,6 +15,9 @@ const RESERVED_TUNABLES: [&str; 2] = ["CC", "CFLAGS"];
 /// What a contract needs to know of its lab.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Surroundings<'a> {
+    pub(super) target: TargetKind,
+    /// The names of the tensors.
+    pub(super) tensors: &'a [&'a str],
     pub(super) axes: &'a [String],
     /// The names of tensors and scalars, which are arguments beside the axes.
     pub(super) arguments: &'a [&'a str],
@@ -56,7 +57,18 @@ pub(super) fn check(
         check_constraints(document, file, &tunables, &constraints, default);
     }
     let default = default.unwrap_or_default();
-    let launches = check_launches(document, file, &names, &default, &served);
+    let launches = check_launches(document, file, surroundings.target, &names, &default, &served);
+    let (arch, tensor_maps) = match surroundings.target {
+        TargetKind::Cpu => {
+            cuda::refuse_on_cpu(document, file);
+            (None, Vec::new())
+        }
+        TargetKind::Cuda => {
+            let tensors = surroundings.tensors;
+            let maps = cuda::check_tensor_maps(document, file, tensors, &names, &default, &served);
+            (cuda::check_arch(document, file), maps)
+        }
+    };
     let scratch = file
         .scratch
         .iter()
@@ -81,6 +93,9 @@ pub(super) fn check(
         default,
         expand,
         expect: file.expect,
+        arch,
+        tensor_maps,
+        build: file.build.as_ref().map(|build| (&**build).into()),
     })
 }
 
@@ -90,11 +105,22 @@ fn check_plain_values(
     file: &ContractFile,
     surroundings: Surroundings<'_>,
 ) {
-    if !TARGETS.contains(&file.target.as_str()) {
-        let message = format!("unknown target `{}`", *file.target);
-        let help =
-            format!("this build knows {}", TARGETS.map(|name| format!("`{name}`")).join(", "));
-        document.report_with_help(file.target.span(), message, Some(help));
+    match file.target.parse::<TargetKind>() {
+        Err(_) => {
+            let message = format!("unknown target `{}`", *file.target);
+            let help = "a kernel runs on `cpu` or `cuda`".to_string();
+            document.report_with_help(file.target.span(), message, Some(help));
+        }
+        Ok(target) if target != surroundings.target => {
+            let message = format!(
+                "a kernel for `{}` in a lab for `{}`",
+                target.name(),
+                surroundings.target.name()
+            );
+            let help = "a lab for another target is a folder of its own".to_string();
+            document.report_with_help(file.target.span(), message, Some(help));
+        }
+        Ok(_) => {}
     }
     document.check_line(&file.summary, "summary");
     for flag in file.flags.iter().filter(|flag| flag.is_empty() || flag.contains('\0')) {
@@ -117,7 +143,7 @@ fn check_plain_values(
 }
 
 /// The names that a contract's expressions may use.
-struct Names<'a> {
+pub(super) struct Names<'a> {
     axes: &'a [String],
     tunables: Vec<&'a str>,
 }
@@ -353,22 +379,36 @@ fn mentions_device(expr: &Expr) -> bool {
 fn check_launches(
     document: &mut Document<'_>,
     file: &ContractFile,
+    target: TargetKind,
     names: &Names<'_>,
     default: &Params,
     served: &[Shape],
 ) -> Vec<Launch> {
     if file.launch.is_empty() {
-        let help = "add a `[[launch]]` with `entry` and `blocks`".to_string();
+        let extent = match target {
+            TargetKind::Cpu => "`blocks`",
+            TargetKind::Cuda => "`grid` and `block`",
+        };
+        let help = format!("add a `[[launch]]` with `entry` and {extent}");
         document.report_file("the contract has no launch", Some(help));
     }
     let mut check_one = |launch: &LaunchFile| {
         document.check_identifier(&launch.entry, "function");
-        let blocks = check_count(document, &launch.blocks, names, default, served);
+        if target == TargetKind::Cuda {
+            return cuda::check_launch(document, launch, names, default, served);
+        }
+        let Some(blocks) = &launch.blocks else {
+            let help = "add `blocks = \"..\"`: how many there are".to_string();
+            let message = "the launch does not say how many blocks it has";
+            document.report_with_help(launch.entry.span(), message, Some(help));
+            return None;
+        };
+        let blocks = check_count(document, blocks, names, default, served);
         let chunk = match &launch.chunk {
             Some(chunk) => check_count(document, chunk, names, default, served),
             None => Some(Expr::parse("1").expect("a number is an expression")),
         };
-        Some(Launch { entry: launch.entry.to_string(), blocks: blocks?, chunk: chunk? })
+        Some(Launch { entry: launch.entry.to_string(), blocks: blocks?, chunk: chunk?, grid: None })
     };
     file.launch.iter().filter_map(&mut check_one).collect()
 }
@@ -394,7 +434,7 @@ fn check_scratch(
 }
 
 /// Parses an expression that must be at least 1 on every served shape with the author's choice.
-fn check_count(
+pub(super) fn check_count(
     document: &mut Document<'_>,
     text: &Located<String>,
     names: &Names<'_>,

@@ -10,8 +10,8 @@ use indexmap::IndexMap;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Deserializer};
 
-use super::{Distribution, Role, ScalarType, Tolerance};
-use crate::{DType, Value, Verdict};
+use super::{Distribution, ElementType, Role, ScalarType, TargetKind, Tolerance};
+use crate::{Value, Verdict};
 
 /// A value and its place in the file.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -78,6 +78,9 @@ pub(super) struct LabFile {
     pub(super) format: u32,
     /// The lab's name, an identifier.
     pub(super) name: Located<String>,
+    /// What the lab's kernels run on: `cpu` (when absent) or `cuda`.
+    #[serde(default)]
+    pub(super) target: Option<Located<TargetKind>>,
     /// One line for people.
     pub(super) title: Located<String>,
     /// Integers that a workload fixes, in argument order.
@@ -121,8 +124,8 @@ pub(super) struct TensorFile {
     pub(super) name: Located<String>,
     /// Its extents: expressions over the axes.
     pub(super) shape: Located<Vec<Located<String>>>,
-    /// Its element type.
-    pub(super) dtype: DType,
+    /// Its element type, or one for each value of an axis.
+    pub(super) dtype: Located<ElementType>,
     /// Whether kernels read or write it.
     pub(super) role: Role,
 }
@@ -223,7 +226,7 @@ pub(super) struct ContractFile {
     /// The format version: 1.
     #[expect(dead_code, reason = "the reader looks at it before it reads the rest")]
     pub(super) format: u32,
-    /// What the kernel runs on: `cpu`.
+    /// What the kernel runs on: `cpu` or `cuda`, as its lab says.
     pub(super) target: Located<String>,
     /// One line for people.
     pub(super) summary: Located<String>,
@@ -254,6 +257,50 @@ pub(super) struct ContractFile {
     /// For known cheats: the verdict that the gate must give.
     #[serde(default)]
     pub(super) expect: Option<Verdict>,
+    /// CUDA: the least architecture that it runs on (`sm_80`, `sm_90a`).
+    #[serde(default)]
+    pub(super) arch: Option<Located<String>>,
+    /// CUDA: descriptors for the copy engine, passed after the scratch buffers.
+    #[serde(default)]
+    pub(super) tma: Vec<TensorMapFile>,
+    /// CUDA: what must be true of the compiled code of the author's choice.
+    #[serde(default)]
+    pub(super) build: Option<Located<BuildFile>>,
+}
+
+/// A descriptor of a tensor for the copy engine.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct TensorMapFile {
+    /// An identifier.
+    pub(super) name: Located<String>,
+    /// The tensor that it describes.
+    pub(super) tensor: Located<String>,
+    /// The tensor's extents as the engine shall see them, outermost first: expressions.
+    pub(super) shape: Located<Vec<Located<String>>>,
+    /// The extents of what is copied at a time: expressions.
+    #[serde(rename = "box")]
+    pub(super) box_: Located<Vec<Located<String>>>,
+    /// The swizzle in bytes: 0, 32, 64 or 128.
+    pub(super) swizzle: Located<u32>,
+}
+
+/// What must be true of compiled code.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct BuildFile {
+    /// Instructions of the machine that must occur (`HMMA`, `LDGSTS`).
+    #[serde(default)]
+    pub(super) instructions: Vec<String>,
+    /// Registers a thread may use.
+    #[serde(default)]
+    pub(super) max_registers: Option<u32>,
+    /// Bytes of registers that may be spilled.
+    #[serde(default)]
+    pub(super) max_spill_bytes: Option<u32>,
+    /// Bytes of shared memory, static and dynamic, that a block may use.
+    #[serde(default)]
+    pub(super) max_smem_bytes: Option<u32>,
 }
 
 /// One call of a kernel function over all of its blocks.
@@ -262,11 +309,24 @@ pub(super) struct ContractFile {
 pub(super) struct LaunchFile {
     /// The C function.
     pub(super) entry: Located<String>,
-    /// How many blocks: an expression over axes, tunables and device constants.
-    pub(super) blocks: Located<String>,
-    /// Blocks handed to a thread at a time: an expression; 1 when absent.
+    /// CPU: how many blocks: an expression over axes, tunables and device constants.
+    #[serde(default)]
+    pub(super) blocks: Option<Located<String>>,
+    /// CPU: blocks handed to a thread at a time: an expression; 1 when absent.
     #[serde(default)]
     pub(super) chunk: Option<Located<String>>,
+    /// CUDA: the grid, one to three expressions.
+    #[serde(default)]
+    pub(super) grid: Option<Located<Vec<Located<String>>>>,
+    /// CUDA: the block, one to three expressions.
+    #[serde(default)]
+    pub(super) block: Option<Located<Vec<Located<String>>>>,
+    /// CUDA: the cluster, one to three expressions; one block when absent.
+    #[serde(default)]
+    pub(super) cluster: Option<Located<Vec<Located<String>>>>,
+    /// CUDA: bytes of dynamic shared memory: an expression; 0 when absent.
+    #[serde(default)]
+    pub(super) smem: Option<Located<String>>,
 }
 
 /// A buffer shared by the launches of a kernel.

@@ -8,7 +8,8 @@ use super::files::{BaselineFile, ContractFile, LabFile};
 use super::manifest::Manifest;
 use super::shapes::Shape;
 use super::{
-    Baseline, Kernel, Lab, LabError, LabErrors, LabFiles, baseline, contract, identity, manifest,
+    Baseline, Kernel, Lab, LabError, LabErrors, LabFiles, baseline, contract, cuda, identity,
+    manifest,
 };
 use crate::Verdict;
 
@@ -31,8 +32,14 @@ pub(super) fn parse(files: &LabFiles) -> Result<Lab, LabErrors> {
         return Err(errors);
     };
     let arguments = argument_names(&manifest);
-    let surroundings =
-        Surroundings { axes: &manifest.axes, arguments: &arguments, shapes: &manifest.shapes };
+    let tensor_names = cuda::tensor_names(&manifest.tensors);
+    let surroundings = Surroundings {
+        target: manifest.target,
+        tensors: &tensor_names,
+        axes: &manifest.axes,
+        arguments: &arguments,
+        shapes: &manifest.shapes,
+    };
     let mut contract_errors = LabErrors::default();
     let kernels: Vec<Kernel> = pairs
         .iter()
@@ -54,6 +61,7 @@ pub(super) fn parse(files: &LabFiles) -> Result<Lab, LabErrors> {
     Ok(Lab {
         id: identity::lab_id(files),
         name: manifest.name,
+        target: manifest.target,
         title: manifest.title,
         axes: manifest.axes,
         tensors: manifest.tensors,
@@ -91,7 +99,14 @@ pub fn parse_kernel(
     let tensors = lab.tensors.iter().map(|tensor| tensor.name.as_str());
     let scalars = lab.scalars.iter().map(|scalar| scalar.name.as_str());
     let arguments: Vec<&str> = tensors.chain(scalars).collect();
-    let surroundings = Surroundings { axes: &lab.axes, arguments: &arguments, shapes: &shapes };
+    let tensor_names = cuda::tensor_names(&lab.tensors);
+    let surroundings = Surroundings {
+        target: lab.target,
+        tensors: &tensor_names,
+        axes: &lab.axes,
+        arguments: &arguments,
+        shapes: &shapes,
+    };
     let texts = KernelTexts { name, contract, source };
     check_kernel(path, texts, surroundings, &mut errors).ok_or(errors)
 }
@@ -163,9 +178,10 @@ fn pair_kernels<'a>(files: &'a LabFiles, errors: &mut LabErrors) -> Vec<KernelTe
     for (path, text) in files.iter().filter(|(path, _)| path.starts_with("kernels/")) {
         let (name, ending) = match path["kernels/".len()..].rsplit_once('.') {
             Some((_, "md")) => continue,
-            Some((name, ending @ ("toml" | "c"))) => (name, ending),
+            Some((name, ending @ ("toml" | "c" | "cu"))) => (name, ending),
             _ => {
-                let help = "a kernel is a pair of files, NAME.toml and NAME.c".to_string();
+                let help =
+                    "a kernel is a pair of files, NAME.toml and NAME.c or NAME.cu".to_string();
                 errors.0.push(about_file(path, "this file belongs to no kernel", Some(help)));
                 continue;
             }
@@ -175,7 +191,11 @@ fn pair_kernels<'a>(files: &'a LabFiles, errors: &mut LabErrors) -> Vec<KernelTe
             continue;
         }
         let (partner, what) = match ending {
-            "toml" => (format!("kernels/{name}.c"), "contract has no source"),
+            "toml" => {
+                let cuda = format!("kernels/{name}.cu");
+                let source = if files.contains_key(&cuda) { cuda } else { cuda_less(&cuda) };
+                (source, "contract has no source")
+            }
             _ => (format!("kernels/{name}.toml"), "source has no contract"),
         };
         match (files.get(&partner), ending) {
@@ -239,6 +259,11 @@ fn check_types_alone(files: &LabFiles, pairs: &[KernelTexts<'_>], errors: &mut L
         document.read::<BaselineFile>();
         document.finish(errors);
     }
+}
+
+/// Returns the path of a C source beside that of a CUDA source.
+fn cuda_less(path: &str) -> String {
+    path.trim_end_matches('u').to_string()
 }
 
 fn about_file(file: &str, message: &str, help: Option<String>) -> LabError {

@@ -9,8 +9,8 @@ use super::files::{
 };
 use super::shapes::{MAX_BYTES, Shape, check_positive, first_failure, total_bytes};
 use super::{
-    Distribution, Inputs, LabFiles, Range, Reference, Role, Scalar, ScalarType, Tensor, Tolerance,
-    Work, Workload,
+    Distribution, ElementType, Inputs, LabFiles, Range, Reference, Role, Scalar, ScalarType,
+    TargetKind, Tensor, Tolerance, Work, Workload,
 };
 use crate::suggest::closest;
 use crate::{DeviceInfo, Expr, Value};
@@ -19,6 +19,7 @@ use crate::{DeviceInfo, Expr, Value};
 #[derive(Debug)]
 pub(super) struct Manifest {
     pub(super) name: String,
+    pub(super) target: TargetKind,
     pub(super) title: String,
     pub(super) axes: Vec<String>,
     pub(super) tensors: Vec<Tensor>,
@@ -73,6 +74,7 @@ pub(super) fn check(document: &mut Document<'_>, file: LabFile, files: &LabFiles
 
     Manifest {
         name: file.name.into_inner(),
+        target: file.target.map(Located::into_inner).unwrap_or_default(),
         title: file.title.into_inner(),
         axes,
         tensors,
@@ -263,13 +265,41 @@ fn check_tensor(
             None => shape.push(extent),
         }
     }
-    let is_whole = shape.len() == file.shape.len() && !shape.is_empty();
+    let has_type = check_element_type(document, &file.dtype, scope, shapes);
+    let is_whole = shape.len() == file.shape.len() && !shape.is_empty() && has_type;
     is_whole.then(|| Tensor {
         name: file.name.to_string(),
         shape,
-        dtype: file.dtype,
+        dtype: (*file.dtype).clone(),
         role: file.role,
     })
+}
+
+/// Checks that an axis which chooses an element type exists and has a type for each of its values.
+fn check_element_type(
+    document: &mut Document<'_>,
+    dtype: &Located<ElementType>,
+    scope: &Scope<'_>,
+    shapes: &[Shape],
+) -> bool {
+    let ElementType::ByAxis { axis, of } = &**dtype else { return true };
+    if !scope.names.contains(&axis.as_str()) {
+        let help = did_you_mean(axis, scope.names.iter().copied());
+        document.report_with_help(dtype.span(), format!("unknown axis `{axis}`"), help);
+        return false;
+    }
+    let check = |workload: &Workload| match workload.axis(axis) {
+        Some(value) if (0..of.len() as i64).contains(&value) => Ok(()),
+        Some(value) => Err(format!("`{axis}` is {value}; `of` has {} types", of.len())),
+        None => Ok(()),
+    };
+    match first_failure(shapes, check) {
+        Some(problem) => {
+            document.report(dtype.span(), problem);
+            false
+        }
+        None => true,
+    }
 }
 
 fn check_sizes(document: &mut Document<'_>, file: &LabFile, tensors: &[Tensor], shapes: &[Shape]) {

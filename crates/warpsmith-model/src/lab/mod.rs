@@ -13,6 +13,7 @@
 
 mod baseline;
 mod contract;
+mod cuda;
 mod document;
 mod error;
 mod files;
@@ -48,6 +49,8 @@ pub struct Lab {
     pub id: LabId,
     /// The lab's name.
     pub name: String,
+    /// What its kernels run on.
+    pub target: TargetKind,
     /// One line for people.
     pub title: String,
     /// The names of the axes, in argument order.
@@ -91,9 +94,92 @@ pub struct Tensor {
     /// Its extents, over the axes.
     pub shape: Vec<Expr>,
     /// Its element type.
-    pub dtype: DType,
+    pub dtype: ElementType,
     /// Whether kernels read or write it.
     pub role: Role,
+}
+
+/// What kernels run on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum TargetKind {
+    /// The machine's processor.
+    #[default]
+    Cpu,
+    /// An NVIDIA GPU.
+    Cuda,
+}
+
+impl TargetKind {
+    /// Returns the name that contracts use.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Cpu => "cpu",
+            Self::Cuda => "cuda",
+        }
+    }
+}
+
+impl std::str::FromStr for TargetKind {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        match name {
+            "cpu" => Ok(Self::Cpu),
+            "cuda" => Ok(Self::Cuda),
+            _ => Err(format!("unknown target `{name}`: it is `cpu` or `cuda`")),
+        }
+    }
+}
+
+/// The element type of a tensor: one, or one for each value of an axis, counted from 0.
+#[derive(Clone, Debug, PartialEq, Eq, JsonSchema)]
+#[schemars(untagged)]
+pub enum ElementType {
+    /// Always the same.
+    Fixed(DType),
+    /// As an axis says.
+    ByAxis {
+        /// The axis.
+        axis: String,
+        /// The type for each of its values, counted from 0.
+        of: Vec<DType>,
+    },
+}
+
+impl<'de> Deserialize<'de> for ElementType {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        /// Reads a text as one type and a table as a choice, so that errors are those of either.
+        struct Either;
+        impl<'de> serde::de::Visitor<'de> for Either {
+            type Value = ElementType;
+
+            fn expecting(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                formatter.write_str("an element type, or { axis = \"..\", of = [..] }")
+            }
+
+            fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<ElementType, E> {
+                use serde::de::IntoDeserializer;
+                DType::deserialize(text.into_deserializer()).map(ElementType::Fixed)
+            }
+
+            fn visit_map<A: serde::de::MapAccess<'de>>(
+                self,
+                map: A,
+            ) -> Result<ElementType, A::Error> {
+                #[derive(Deserialize)]
+                #[serde(deny_unknown_fields)]
+                struct Choice {
+                    axis: String,
+                    of: Vec<DType>,
+                }
+                let map = serde::de::value::MapAccessDeserializer::new(map);
+                let Choice { axis, of } = Choice::deserialize(map)?;
+                Ok(ElementType::ByAxis { axis, of })
+            }
+        }
+        deserializer.deserialize_any(Either)
+    }
 }
 
 /// Whether kernels read or write a tensor.
@@ -253,6 +339,12 @@ pub struct Kernel {
     pub expand: Vec<String>,
     /// For known cheats: the verdict that the gate must give.
     pub expect: Option<Verdict>,
+    /// CUDA: the least architecture that it runs on.
+    pub arch: Option<String>,
+    /// CUDA: tensor maps, in argument order.
+    pub tensor_maps: Vec<TensorMap>,
+    /// CUDA: what must be true of the compiled code.
+    pub build: Option<BuildClaims>,
 }
 
 /// One call of a kernel function over all of its blocks.
@@ -264,6 +356,49 @@ pub struct Launch {
     pub blocks: Expr,
     /// How many blocks a thread takes at a time.
     pub chunk: Expr,
+    /// On CUDA, how the blocks lie.
+    pub grid: Option<Grid>,
+}
+
+/// How the blocks of a CUDA launch lie, and what each has.
+#[derive(Clone, Debug)]
+pub struct Grid {
+    /// Blocks, along x, y and z.
+    pub grid: [Expr; 3],
+    /// Threads of a block.
+    pub block: [Expr; 3],
+    /// Blocks of a cluster.
+    pub cluster: [Expr; 3],
+    /// Bytes of dynamic shared memory.
+    pub smem: Expr,
+}
+
+/// A descriptor of a tensor for the copy engine.
+#[derive(Clone, Debug)]
+pub struct TensorMap {
+    /// Its name.
+    pub name: String,
+    /// Index of the tensor in the lab.
+    pub tensor: usize,
+    /// The tensor's extents as the engine sees them, outermost first.
+    pub shape: Vec<Expr>,
+    /// The extents of what is copied at a time.
+    pub box_extents: Vec<Expr>,
+    /// The swizzle in bytes; 0 is none.
+    pub swizzle: u32,
+}
+
+/// What must be true of the compiled code of the author's choice.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct BuildClaims {
+    /// Instructions that must occur.
+    pub instructions: Vec<String>,
+    /// Registers a thread may use.
+    pub max_registers: Option<u32>,
+    /// Bytes of registers that may be spilled.
+    pub max_spill_bytes: Option<u32>,
+    /// Bytes of shared memory that a block may use.
+    pub max_smem_bytes: Option<u32>,
 }
 
 /// A buffer shared by the launches of a kernel.
@@ -331,19 +466,31 @@ impl Lab {
         Ok(WorkSize { flops: number(&self.work.flops)?, bytes: number(&self.work.bytes)? })
     }
 
-    /// Returns the element type of the outputs: the least precise one, which bounds what can be
-    /// asked of all of them.
-    pub fn output_dtype(&self) -> DType {
+    /// Returns the element type of the outputs on a workload: the least precise one, which bounds
+    /// what can be asked of all of them.
+    pub fn output_dtype(&self, workload: &Workload) -> DType {
         self.tensors
             .iter()
             .filter(|tensor| tensor.role == Role::Output)
-            .map(|tensor| tensor.dtype)
+            .map(|tensor| tensor.dtype_on(workload))
             .max_by(|a, b| a.epsilon().total_cmp(&b.epsilon()))
             .expect("a lab that loads has an output")
     }
 }
 
 impl Tensor {
+    /// Returns the element type on a workload.
+    pub fn dtype_on(&self, workload: &Workload) -> DType {
+        match &self.dtype {
+            ElementType::Fixed(dtype) => *dtype,
+            ElementType::ByAxis { axis, of } => {
+                let value = workload.axis(axis).and_then(|value| usize::try_from(value).ok());
+                let dtype = value.and_then(|value| of.get(value));
+                *dtype.expect("a validated workload chooses a type")
+            }
+        }
+    }
+
     /// Returns the extents on a workload; each is at least 1.
     pub fn extents(&self, workload: &Workload) -> Result<Vec<u64>, EvalError> {
         let extent = |expr: &Expr| match expr.eval_int(&|name| workload.lookup(name))? {

@@ -51,9 +51,10 @@ pub(super) fn check_positive(expr: &Expr, workload: &Workload) -> Result<(), Str
 pub(super) fn total_bytes(tensors: &[Tensor], workload: &Workload) -> Option<u128> {
     tensors.iter().try_fold(0u128, |total, tensor| {
         let extents = tensor.extents(workload).ok()?;
-        let bytes = extents.iter().fold(tensor.dtype.size() as u128, |bytes, extent| {
-            bytes.saturating_mul(u128::from(*extent))
-        });
+        let bytes =
+            extents.iter().fold(tensor.dtype_on(workload).size() as u128, |bytes, extent| {
+                bytes.saturating_mul(u128::from(*extent))
+            });
         Some(total.saturating_add(bytes))
     })
 }

@@ -20,7 +20,7 @@ fn a_key_like_no_other() {
     kernels/10_fast.toml:3:1: unknown key `zzz`
         3 | zzz = 1
           | ^^^
-     help: known here: `format`, `target`, `summary`, `flags`, `specialize`, `requires`, `constraints`, `launch`, `scratch`, `tunables`, `search`, `expect`
+     help: known here: `format`, `target`, `summary`, `flags`, `specialize`, `requires`, `constraints`, `launch`, `scratch`, `tunables`, `search`, `expect`, `arch`, `tma`, `build`
     "#);
 }
 
@@ -124,12 +124,23 @@ fn a_kernel_that_serves_nothing() {
 
 #[test]
 fn an_unknown_target() {
+    let errors = after_replacing("kernels/10_fast.toml", r#""cpu""#, r#""fpga""#);
+    insta::assert_snapshot!(errors, @r#"
+    kernels/10_fast.toml:2:11: unknown target `fpga`
+        2 | target  = "fpga"
+          |           ^^^^^^
+     help: a kernel runs on `cpu` or `cuda`
+    "#);
+}
+
+#[test]
+fn a_kernel_for_another_target() {
     let errors = after_replacing("kernels/10_fast.toml", r#""cpu""#, r#""cuda""#);
     insta::assert_snapshot!(errors, @r#"
-    kernels/10_fast.toml:2:11: unknown target `cuda`
+    kernels/10_fast.toml:2:11: a kernel for `cuda` in a lab for `cpu`
         2 | target  = "cuda"
           |           ^^^^^^
-     help: this build knows `cpu`
+     help: a lab for another target is a folder of its own
     "#);
 }
 
@@ -155,8 +166,8 @@ fn a_source_without_a_contract() {
 fn a_file_that_is_no_kernel() {
     let errors = after(&[Edit::Write("kernels/20_next.cu", "")]);
     insta::assert_snapshot!(errors, @r#"
-    kernels/20_next.cu: this file belongs to no kernel
-     help: a kernel is a pair of files, NAME.toml and NAME.c
+    kernels/20_next.cu: this source has no contract
+     help: add `kernels/20_next.toml`
     "#);
 }
 

@@ -457,7 +457,7 @@ fn everything_at_once() {
     kernels/10_fast.toml:9:23: unknown name `X`
         9 | blocks = "ceil_div(N, X)"
           |                       ^
-     help: it sees axes, tunables and device constants: N, BLOCK, UNROLL, THREADS, L1D_BYTES, L2_BYTES, L3_BYTES, VECTOR_BYTES
+     help: it sees axes, tunables and device constants: N, BLOCK, UNROLL, THREADS, L1D_BYTES, L2_BYTES, L3_BYTES, VECTOR_BYTES, SMS, WARP_SIZE, MAX_THREADS, SMEM_PER_BLOCK
     baselines/numpy.toml:5:1: unknown key `size_gb`
         5 | size_gb  = 20
           | ^^^^^^^

@@ -65,7 +65,7 @@ fn a_lab_says_what_its_files_say() {
     let tensors: Vec<(&str, Role)> =
         lab.tensors.iter().map(|tensor| (tensor.name.as_str(), tensor.role)).collect();
     assert_eq!(tensors, [("x", Role::Input), ("y", Role::Input), ("z", Role::Output)]);
-    assert_eq!(lab.output_dtype(), warpsmith_model::DType::F32);
+    assert_eq!(lab.output_dtype(&lab.workloads[0]), warpsmith_model::DType::F32);
     assert_eq!(lab.inputs[0].distributions.len(), 2);
     assert_eq!(lab.micro_workloads, ["n64k"]);
     assert_eq!(

@@ -41,7 +41,40 @@ const FINAL_ROUNDS: u32 = 5;
 /// Seconds of paired measurement for the finalists, on each workload.
 const FINAL_BUDGET_S: f64 = 0.6;
 
+/// Rounds of the comparison of rungs at least, and its seconds on each workload.
+const RUNG_ROUNDS: u32 = 4;
+const RUNG_BUDGET_S: f64 = 0.3;
+
 impl Campaign {
+    /// Measures rungs against each other with their authors' parameters; returns the fastest.
+    pub fn fastest_rung(&mut self, mut rungs: Vec<Kernel>) -> Result<Kernel> {
+        if rungs.len() < 2 {
+            return rungs.pop().context("there is a rung to choose");
+        }
+        let record = match self.stored_comparison(ComparisonPurpose::Ladder)? {
+            Some(record) => record,
+            None => {
+                let contenders = rungs
+                    .iter()
+                    .map(|kernel| self.winner(kernel, &kernel.default).contender(&kernel.name))
+                    .collect();
+                let workloads = self.served(&rungs[0])?;
+                let purpose = ComparisonPurpose::Ladder;
+                self.compare_now(purpose, contenders, workloads, RUNG_ROUNDS, RUNG_BUDGET_S)?
+            }
+        };
+        // How much faster the first is than each of the others; less than one where it is slower.
+        let slowest_lead = standings(&record, 0)
+            .into_iter()
+            .filter_map(|other| Some((other.label.clone(), other.speedup?.mid)))
+            .min_by(|a, b| a.1.total_cmp(&b.1));
+        let fastest = match slowest_lead {
+            Some((label, lead)) if lead < 1.0 => rungs.into_iter().find(|it| it.name == label),
+            _ => rungs.into_iter().next(),
+        };
+        fastest.context("the fastest rung is one of those that were compared")
+    }
+
     /// Measures the search's best and the author's choice against each other, interleaved. The
     /// author's choice stays the winner unless somebody is really faster: a noisy best is not one.
     pub fn finalists(&mut self, kernel: &Kernel, trials: &[Trial]) -> Result<Finalists> {

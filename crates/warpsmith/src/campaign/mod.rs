@@ -10,9 +10,9 @@ use std::collections::HashMap;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail};
-use warpsmith_device::bind;
+use warpsmith_device::{bind, cuda};
 use warpsmith_evidence::{Question, Store};
-use warpsmith_model::lab::Kernel;
+use warpsmith_model::lab::{Kernel, TargetKind};
 use warpsmith_model::{
     Answer, Ask, Blob, BlobId, Candidate, CandidateId, Ceilings, Environment, EnvironmentId,
     FORMAT_VERSION, Fidelity, Finding, Job, KernelText, LabRecord, LabRef, Origin, Outcome, Params,
@@ -64,7 +64,7 @@ impl Campaign {
         interrupt: Interrupt,
     ) -> Result<Self> {
         let store = open_store(project)?;
-        let mut worker = Worker::new(project);
+        let mut worker = Worker::new(project, loaded.lab.target);
         let environment = ask_environment(&mut worker)?;
         let environment_id = environment.id();
         let run = new_run_id(&loaded.lab.name)?;
@@ -111,7 +111,7 @@ impl Campaign {
                 settings.lab_dir.display(),
             );
         }
-        let mut worker = Worker::new(project);
+        let mut worker = Worker::new(project, loaded.lab.target);
         let environment = ask_environment(&mut worker)?;
         let environment_id = environment.id();
         if environment_id != record.environment {
@@ -227,7 +227,7 @@ impl Campaign {
 
     /// Returns the identity of a candidate with the compiler that it will be built by.
     pub fn candidate_id(&self, kernel: &Kernel, params: &Params) -> Result<CandidateId> {
-        let compiler = bind::compiler_name(params);
+        let compiler = self.compiler(params);
         let version = self
             .environment
             .compilers
@@ -235,6 +235,14 @@ impl Campaign {
             .find(|known| known.name == compiler)
             .map_or("missing", |known| known.version.as_str());
         Ok(warpsmith_model::lab::candidate_id(&self.loaded.lab, kernel, params, version))
+    }
+
+    /// Returns the name of the compiler that parameters are built by.
+    pub fn compiler(&self, params: &Params) -> String {
+        match self.loaded.lab.target {
+            TargetKind::Cpu => bind::compiler_name(params),
+            TargetKind::Cuda => cuda::COMPILER.to_string(),
+        }
     }
 
     /// Evaluates one candidate now: from this run, from an earlier one, or by the worker.

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
-use warpsmith_device::bind;
 use warpsmith_model::lab::Kernel;
 use warpsmith_model::stats::median;
 use warpsmith_model::{
@@ -31,6 +30,9 @@ pub struct Budget {
     /// Seconds at most, from the beginning or from being resumed; compiling counts.
     pub seconds: f64,
 }
+
+/// Rungs whose ranked times are within this ratio of the best are measured against each other.
+const CLOSE_RUNGS: f64 = 1.4;
 
 impl Campaign {
     /// Proves the chain of trust, or finds it proven in this run.
@@ -75,9 +77,10 @@ impl Campaign {
         Ok(trials)
     }
 
-    /// Returns the kernel to tune: the one that was asked for, else the rung with tunables that
-    /// ranks best with its author's parameters.
-    pub fn kernel_to_tune(&self, ladder: &[Trial]) -> Result<Kernel> {
+    /// Returns the kernel to tune: the one that was asked for, else the rung with tunables that is
+    /// fastest with its author's parameters. Rungs that rank close are measured against each other:
+    /// ranking one after the other, a busy moment of the machine would decide.
+    pub fn kernel_to_tune(&mut self, ladder: &[Trial]) -> Result<Kernel> {
         if let Some(name) = &self.settings.kernel {
             return self.kernel(name);
         }
@@ -90,15 +93,24 @@ impl Campaign {
             .filter(|(score, _)| score.time_s().is_some())
             .collect();
         ranked.sort_by_key(|(score, _)| *score);
-        let tunable = ranked.iter().find(|(_, kernel)| !kernel.tunables.is_empty());
-        match tunable.or(ranked.first()) {
-            Some((_, kernel)) => Ok((*kernel).clone()),
-            None => bail!(
-                "no kernel of the lab passes on all of its workloads\nhint: `warpsmith check {}` \
-                 says what is wrong with each",
-                self.settings.lab_dir.display()
-            ),
-        }
+        let tunable: Vec<(f64, Kernel)> = ranked
+            .iter()
+            .filter(|(_, kernel)| !kernel.tunables.is_empty())
+            .filter_map(|(score, kernel)| Some((score.time_s()?, (*kernel).clone())))
+            .collect();
+        let Some((best_s, _)) = tunable.first() else {
+            return match ranked.first() {
+                Some((_, kernel)) => Ok((*kernel).clone()),
+                None => bail!(
+                    "no kernel of the lab passes on all of its workloads\nhint: `warpsmith check \
+                     {}` says what is wrong with each",
+                    self.settings.lab_dir.display()
+                ),
+            };
+        };
+        let close = |time_s: &f64| *time_s <= CLOSE_RUNGS * best_s;
+        let rungs = tunable.iter().filter(|(time_s, _)| close(time_s)).map(|(_, it)| it.clone());
+        self.fastest_rung(rungs.collect())
     }
 
     /// Returns a kernel of the lab by name.
@@ -252,7 +264,7 @@ impl Campaign {
 
     /// Says why parameters cannot be built on this machine.
     pub fn unavailable(&self, params: &Params) -> Option<String> {
-        let compiler = bind::compiler_name(params);
+        let compiler = self.compiler(params);
         (!self.has_compiler(&compiler)).then(|| format!("`{compiler}` was not found on PATH"))
     }
 

@@ -2,7 +2,7 @@
 
 use anyhow::{Result, bail};
 use clap::Args;
-use warpsmith_model::{Answer, Ask, Environment, Guard, Isolation, units};
+use warpsmith_model::{Answer, Ask, DeviceInfo, Environment, Guard, Isolation, units};
 
 use super::{Context, summary};
 use crate::output::{BAD, GOOD, WARN, json, paint, result};
@@ -17,7 +17,7 @@ pub struct DoctorArgs {
 }
 
 pub fn run(context: &Context, arguments: DoctorArgs) -> Result<()> {
-    let mut worker = Worker::new(&context.project);
+    let mut worker = Worker::new(&context.project, context.target.unwrap_or_default());
     let Answer::Environment(environment) = worker.ask(&Ask::Environment)? else {
         bail!("the worker does not say what its environment is");
     };
@@ -56,19 +56,20 @@ pub fn run(context: &Context, arguments: DoctorArgs) -> Result<()> {
 
 fn describe(environment: &Environment) {
     let device = &environment.device;
-    line(
-        true,
-        &format!(
-            "cpu: {}, {} threads, caches {} / {} / {}, vectors of {} bytes ({})",
+    if let Some(cuda) = &device.cuda {
+        let words = format!(
+            "gpu: {} ({}), {} multiprocessors, {} of memory, cache {}, driver for CUDA {}",
             device.name,
-            device.threads,
-            units::bytes(device.l1d_bytes as f64),
+            cuda.arch,
+            cuda.sms,
+            units::bytes(cuda.memory_bytes as f64),
             units::bytes(device.l2_bytes as f64),
-            units::bytes(device.l3_bytes as f64),
-            device.vector_bytes,
-            device.features.join(" "),
-        ),
-    );
+            cuda.driver,
+        );
+        line(true, &words);
+    } else {
+        describe_processor(device);
+    }
     line(true, &format!("system: {}", environment.system));
     if environment.compilers.is_empty() {
         line(false, "compilers: none; install gcc or clang (on Debian: apt-get install gcc)");
@@ -83,7 +84,25 @@ fn describe(environment: &Environment) {
             Guard::Missing { reason } => note(&format!("{name}: missing ({reason})")),
         }
     }
-    note("cuda: this build has no CUDA target; kernels run on the CPU");
+    if device.cuda.is_none() {
+        note("cuda: `warpsmith doctor --target cuda` looks for a GPU and its compilers");
+    }
+}
+
+fn describe_processor(device: &DeviceInfo) {
+    line(
+        true,
+        &format!(
+            "cpu: {}, {} threads, caches {} / {} / {}, vectors of {} bytes ({})",
+            device.name,
+            device.threads,
+            units::bytes(device.l1d_bytes as f64),
+            units::bytes(device.l2_bytes as f64),
+            units::bytes(device.l3_bytes as f64),
+            device.vector_bytes,
+            device.features.join(" "),
+        ),
+    );
 }
 
 fn guards(isolation: &Isolation) -> [(&'static str, &Guard); 4] {

@@ -1,5 +1,6 @@
 //! One file per subcommand: its arguments and what it does.
 
+mod build;
 mod check;
 mod compare;
 mod doctor;
@@ -20,6 +21,7 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::{Args, Parser, Subcommand};
+use warpsmith_model::lab::TargetKind;
 use warpsmith_model::{Goal, RunSettings, RunStatus, SeedFrom};
 
 use crate::campaign::{Campaign, Interrupted, now_unix_s, system_random};
@@ -53,6 +55,9 @@ struct Common {
     /// Folder of caches and optional parts, all of which can be made again
     #[arg(long, global = true, value_name = "DIR", default_value = ".warpsmith")]
     work_dir: PathBuf,
+    /// What to run on, cpu or cuda, where a lab has both
+    #[arg(long, global = true, value_name = "NAME")]
+    target: Option<TargetKind>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -71,6 +76,7 @@ enum Command {
     Doctor(doctor::DoctorArgs),
     Schema(schema::SchemaArgs),
     Setup(setup::SetupArgs),
+    Build(build::BuildArgs),
     /// Answer a campaign's questions, one JSON line each
     #[command(name = "__worker", hide = true)]
     Worker,
@@ -83,6 +89,8 @@ pub struct Context {
     pub project: Project,
     /// Whether the result is wanted as JSON.
     pub json: bool,
+    /// The target that was asked for.
+    pub target: Option<TargetKind>,
 }
 
 /// Runs the command that was asked for.
@@ -90,6 +98,7 @@ pub fn dispatch(cli: Cli) -> Result<()> {
     let context = Context {
         project: Project { evidence_dir: cli.common.evidence, work_dir: cli.common.work_dir },
         json: cli.common.json,
+        target: cli.common.target,
     };
     match cli.command {
         Command::Run(arguments) => run::run(&context, arguments),
@@ -106,7 +115,10 @@ pub fn dispatch(cli: Cli) -> Result<()> {
         Command::Doctor(arguments) => doctor::run(&context, arguments),
         Command::Schema(arguments) => schema::run(&context, arguments),
         Command::Setup(arguments) => setup::run(&context, arguments),
-        Command::Worker => crate::worker::serve(&context.project),
+        Command::Build(arguments) => build::run(&context, arguments),
+        Command::Worker => {
+            crate::worker::serve(&context.project, context.target.unwrap_or_default())
+        }
     }
 }
 
@@ -233,7 +245,8 @@ pub fn with_campaign<T>(
     settings: RunSettings,
     steps: impl FnOnce(&mut Campaign) -> Result<T>,
 ) -> Result<T> {
-    let loaded = labdir::load(lab)?;
+    let loaded = labdir::load(&labdir::for_target(lab, context.target)?)?;
+    let settings = RunSettings { lab_dir: loaded.dir.clone(), ..settings };
     let interrupt = Interrupt::listen()?;
     let campaign = Campaign::start(&context.project, loaded, settings, interrupt)?;
     to_the_end(campaign, steps)

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::Args;
-use warpsmith_model::{Fidelity, Goal, Params, SeedFrom, Trial};
+use warpsmith_model::{Fidelity, Goal, Params, RunSettings, SeedFrom, Trial};
 use warpsmith_search::score;
 
 use super::{Context, SearchArgs, summary, with_campaign};
@@ -22,13 +22,23 @@ pub struct RunArgs {
     lab: PathBuf,
     #[command(flatten)]
     search: SearchArgs,
+    /// Seconds of comparing the winner with the baselines, on each workload
+    #[arg(long, default_value_t = 1.0, value_name = "SECONDS")]
+    compare_time: f64,
     /// Where to write the report; by default beside the evidence
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
 }
 
 pub fn run(context: &Context, arguments: RunArgs) -> Result<()> {
-    let settings = arguments.search.settings(Goal::Run, &arguments.lab)?;
+    if !(arguments.compare_time.is_finite() && arguments.compare_time > 0.0) {
+        let given = arguments.compare_time;
+        anyhow::bail!("--compare-time is {given}, but must be a positive number of seconds");
+    }
+    let settings = RunSettings {
+        compare_s: arguments.compare_time,
+        ..arguments.search.settings(Goal::Run, &arguments.lab)?
+    };
     let summary = with_campaign(context, &arguments.lab, settings, |campaign| {
         whole_job(campaign, arguments.report)
     })?;

@@ -32,18 +32,42 @@ pub struct SetupArgs {
 enum Part {
     /// The Python packages of the labs' baselines
     Baselines,
+    /// The CUDA compilers, headers and disassembler
+    Cuda,
 }
 
+/// NVIDIA's packages, each with its version: the compiler would pull in the others unpinned.
+const CUDA_PACKAGES: [&str; 8] = [
+    "nvidia-cuda-nvcc==13.0.*",
+    "nvidia-cuda-crt==13.0.*",
+    "nvidia-nvvm==13.0.*",
+    "nvidia-cuda-runtime==13.0.*",
+    "nvidia-cuda-cccl==13.0.*",
+    "nvidia-cuda-nvrtc==13.0.*",
+    // These two are not published for 13.0, and read what it makes.
+    "nvidia-cuda-cuobjdump==13.2.*",
+    "nvidia-cuda-nvdisasm==13.2.*",
+];
+/// About what they take on disk.
+const CUDA_SIZE_MB: u32 = 520;
+
 pub fn run(context: &Context, arguments: SetupArgs) -> Result<()> {
-    let Part::Baselines = arguments.part;
-    let venv = context.project.venv();
-    let (packages, size_mb) = wanted(&arguments.labs)?;
-    if packages.is_empty() {
-        bail!("no lab in {} has baselines", arguments.labs.display());
-    }
+    let (what, venv, packages, size_mb) = match arguments.part {
+        Part::Baselines => {
+            let (packages, size_mb) = wanted(&arguments.labs)?;
+            if packages.is_empty() {
+                bail!("no lab in {} has baselines", arguments.labs.display());
+            }
+            ("baselines", context.project.venv(), packages, size_mb)
+        }
+        Part::Cuda => {
+            let packages = CUDA_PACKAGES.iter().map(|package| (*package).to_string()).collect();
+            ("the CUDA compilers", context.project.cuda(), packages, CUDA_SIZE_MB)
+        }
+    };
     let list: Vec<&str> = packages.iter().map(String::as_str).collect();
     say(format!(
-        "baselines need these Python packages: {}\nthey are installed with pip into {} (about \
+        "{what} need these Python packages: {}\nthey are installed with pip into {} (about \
          {size_mb} MB on disk); nothing else is touched, and removing that folder undoes it",
         list.join(", "),
         venv.display()
@@ -66,7 +90,7 @@ pub fn run(context: &Context, arguments: SetupArgs) -> Result<()> {
     if context.json {
         return json(&serde_json::json!({ "python": python, "packages": list }));
     }
-    result(format!("baselines are ready in {}", venv.display()));
+    result(format!("{what} are ready in {}", venv.display()));
     Ok(())
 }
 

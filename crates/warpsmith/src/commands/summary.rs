@@ -270,8 +270,11 @@ pub fn chain_words(chain: &ChainRecord) -> String {
 
 /// Says in one line what the machine can do.
 pub fn ceiling_words(ceilings: &Ceilings) -> String {
+    let matrix = ceilings.matrix_flops_per_s.map_or_else(String::new, |flops_per_s| {
+        format!("matrix units {} (f16), ", units::flops(flops_per_s))
+    });
     format!(
-        "peak {} (f32), memory {}, caches {}, launch {}",
+        "{matrix}peak {} (f32), memory {}, caches {}, launch {}",
         units::flops(ceilings.f32_flops_per_s),
         units::bandwidth(ceilings.memory_bytes_per_s),
         units::bandwidth(ceilings.cache_bytes_per_s),

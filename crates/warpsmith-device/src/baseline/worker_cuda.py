@@ -1,0 +1,61 @@
+"""What differs for baselines on a CUDA device: tensors live there, and the device's own clock counts.
+
+A script's `run(state, inputs)` takes tensors of PyTorch on the device and returns the outputs by name.
+Launches are captured into a graph, which is replayed once to settle and once, with the cache flushed,
+between two events: as the harness does with kernels.
+"""
+
+FLUSH_FACTOR = 2
+
+
+class Device:
+    def __init__(self):
+        import torch
+
+        self.torch = torch
+        self.stream = torch.cuda.Stream()
+        properties = torch.cuda.get_device_properties(0)
+        cache_bytes = getattr(properties, "L2_cache_size", 64 << 20)
+        self.flush = torch.empty(FLUSH_FACTOR * cache_bytes // 4, dtype=torch.int32, device="cuda")
+        self.cases = []
+        self.warm = set()
+
+    def add(self, inputs, outputs, plans):
+        """Copies a case's inputs to the device; keeps the host's views of its outputs."""
+        tensors = {name: self.tensor(view, plans[name]["element"]) for name, view in inputs.items()}
+        self.cases.append((tensors, outputs))
+
+    def tensor(self, view, element):
+        torch = self.torch
+        # NumPy knows no bfloat16: 16-bit types travel as their bits.
+        copied = torch.from_numpy(view.copy()).cuda()
+        return copied.view(torch.bfloat16) if element == "bf16" else copied
+
+    def launch(self, run, state, cases):
+        torch = self.torch
+        with torch.cuda.stream(self.stream):
+            if not self.warm:
+                # Libraries choose their algorithms on the first calls.
+                for _ in range(3):
+                    run(state, self.cases[cases[0]][0])
+                self.warm.add(True)
+            self.stream.synchronize()
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph, stream=self.stream):
+                results = [run(state, self.cases[case][0]) for case in cases]
+            graph.replay()
+            self.stream.synchronize()
+            start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            self.flush.fill_(1)
+            start.record()
+            graph.replay()
+            stop.record()
+            stop.synchronize()
+            seconds = start.elapsed_time(stop) * 1e-3
+            for case, result in zip(cases, results):
+                for name, view in self.cases[case][1].items():
+                    tensor = result[name].contiguous()
+                    if tensor.dtype == torch.bfloat16:
+                        tensor = tensor.view(torch.int16)
+                    view[...] = tensor.cpu().numpy().view(view.dtype).reshape(view.shape)
+        return seconds

@@ -1,0 +1,572 @@
+//! The CUDA target: kernels compiled for the device at run time, run by a process that owns the device.
+//!
+//! [`Cuda`] is the [`Target`]. It has a CPU target inside, for the lab's reference, which is plain C:
+//! what is compiled by a C compiler runs there. The device itself belongs to a process of its own
+//! ([`device_main`]), which a fault or a hang of a kernel takes along; the next session starts another.
+//! [`compile_main`] is what a binary calls when it finds itself started as a compile process.
+
+pub(crate) mod ceilings;
+mod compile;
+mod driver;
+mod nvrtc;
+pub mod sass;
+mod server;
+pub mod toolkit;
+mod wire;
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use warpsmith_model::lab::{Role, ScalarType};
+use warpsmith_model::{Compiler, CrashCause, CudaInfo, DeviceInfo, Environment, Guard, Isolation};
+
+pub use compile::{COMPILER, Resources, compile_unit, resources};
+pub use nvrtc::{COMPILE_ARGUMENT, compile_main};
+pub use server::{DEVICE_ARGUMENT, device_main};
+
+use crate::cpu::{Cpu, CpuConfig, poison};
+use crate::target::{
+    Artifact, CaseId, Clocked, Extent, Fault, GridProgram, Program, Session, Target, TensorPlan,
+    Unit,
+};
+use wire::{
+    Ask, FailureKind, GUARD_BYTES, LaunchWire, MapWire, Reply, ScalarWire, SessionPlan, TensorWire,
+};
+
+/// Describes a device of an architecture that is not at hand, for compiling: its names are known, its
+/// speed is not.
+pub fn device_of_arch(arch: &str) -> Option<DeviceInfo> {
+    // The least of the architecture's devices: multiprocessors of its largest chip, shared memory as the
+    // programming guide states it.
+    let (sms, smem_kib) = match arch {
+        "sm_80" => (108, 163),
+        "sm_86" | "sm_89" => (58, 99),
+        "sm_90" | "sm_90a" => (132, 227),
+        "sm_100" | "sm_100a" => (148, 227),
+        "sm_120" | "sm_120a" => (170, 99),
+        _ => return None,
+    };
+    Some(DeviceInfo {
+        name: arch.to_string(),
+        threads: sms,
+        l1d_bytes: 0,
+        l2_bytes: 0,
+        l3_bytes: 0,
+        vector_bytes: 16,
+        features: vec![arch.to_string()],
+        ticks_per_s: None,
+        cuda: Some(CudaInfo {
+            arch: arch.to_string(),
+            driver: String::new(),
+            sms,
+            warp_size: 32,
+            max_threads: 1024,
+            smem_per_block: smem_kib << 10,
+            memory_bytes: 0,
+        }),
+    })
+}
+
+/// How a CUDA target is set up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CudaConfig {
+    /// The CPU target that runs references; its cache holds the device's artifacts too.
+    pub host: CpuConfig,
+    /// The executable that serves as device process; this process's own when absent.
+    pub device_exe: Option<PathBuf>,
+}
+
+/// How long the device process may take to open its context, and for all that no candidate has a part
+/// in.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// An NVIDIA GPU.
+#[derive(Debug)]
+pub struct Cuda {
+    config: CudaConfig,
+    host: Cpu,
+    info: DeviceInfo,
+    device: Arc<Mutex<DeviceProcess>>,
+    cases: BTreeMap<usize, Staged>,
+    next_case: usize,
+    next_session: u64,
+}
+
+/// Inputs, kept here because a device process may have to be replaced.
+#[derive(Debug)]
+struct Staged {
+    tensors: Vec<TensorPlan>,
+    contents: Vec<Vec<u8>>,
+    /// Where the reference sees them.
+    on_host: Option<CaseId>,
+    /// The device process that has them, by its number.
+    on_device: Option<u64>,
+}
+
+impl Cuda {
+    /// Sets the target up: starts the device process and asks what device there is.
+    pub fn new(config: CudaConfig) -> Result<Self, Fault> {
+        let host = Cpu::new(config.host.clone())?;
+        let mut process =
+            DeviceProcess { exe: config.device_exe.clone(), running: None, number: 0 };
+        let Reply::Device { name, l2_bytes, info } = process.ask(&Ask::Describe, &[], PATIENCE)?
+        else {
+            return Err(misuse("the device process did not describe its device"));
+        };
+        let info = DeviceInfo {
+            name,
+            threads: info.sms,
+            l1d_bytes: 0,
+            l2_bytes,
+            l3_bytes: l2_bytes,
+            vector_bytes: 16,
+            features: vec![info.arch.clone()],
+            ticks_per_s: None,
+            cuda: Some(info),
+        };
+        Ok(Self {
+            config,
+            host,
+            info,
+            device: Arc::new(Mutex::new(process)),
+            cases: BTreeMap::new(),
+            next_case: 0,
+            next_session: 0,
+        })
+    }
+
+    /// Describes the machine, its compilers and its protections.
+    pub fn environment(&self) -> Environment {
+        let mut environment = self.host.environment();
+        environment.device = self.info.clone();
+        let parts_dir = self.config.host.cache_dir.parent().unwrap_or(Path::new("."));
+        if let Ok(toolkit) = toolkit::find(parts_dir) {
+            let version = toolkit.nvrtc.canonicalize().unwrap_or(toolkit.nvrtc);
+            let version = version.file_name().unwrap_or_default().to_string_lossy().to_string();
+            environment.compilers.push(Compiler { name: COMPILER.to_string(), version });
+        }
+        // A candidate is device code: it makes no system calls, opens no files, starts no processes.
+        environment.isolation = Isolation {
+            seccomp: Guard::Active,
+            landlock: Guard::Active,
+            rlimits: Guard::Active,
+            sealed_inputs: Guard::Missing {
+                reason:
+                    "device memory cannot be sealed; inputs are compared after each launch that \
+                         is judged"
+                        .to_string(),
+            },
+        };
+        environment
+    }
+
+    fn process(&self) -> MutexGuard<'_, DeviceProcess> {
+        self.device.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Opens a session of the reference, on the CPU.
+    fn open_on_host(
+        &mut self,
+        program: &Program,
+        cases: &[CaseId],
+        deadline: Duration,
+    ) -> Result<Box<dyn Session>, Fault> {
+        let mut on_host = Vec::new();
+        for case in cases {
+            let staged = self.cases.get_mut(&case.0).ok_or_else(not_staged)?;
+            let id = match staged.on_host {
+                Some(id) => id,
+                None => {
+                    let id = self.host.stage(&staged.tensors, &staged.contents)?;
+                    staged.on_host = Some(id);
+                    id
+                }
+            };
+            on_host.push(id);
+        }
+        self.host.open(program, &on_host, deadline)
+    }
+
+    fn open_on_device(
+        &mut self,
+        program: &Program,
+        grid: &GridProgram,
+        cases: &[CaseId],
+        deadline: Duration,
+    ) -> Result<Box<dyn Session>, Fault> {
+        let module = std::fs::read(&program.artifact.path).map_err(|source| Fault::Broken {
+            what: format!("loading {}", program.artifact.path.display()),
+            source,
+        })?;
+        if warpsmith_model::BlobId::of(&module) != program.artifact.binary {
+            return Err(misuse("an artifact's content is not what was compiled"));
+        }
+        let mut process = self.device.lock().unwrap_or_else(PoisonError::into_inner);
+        let number = process.alive()?;
+        for case in cases {
+            let staged = self.cases.get_mut(&case.0).ok_or_else(not_staged)?;
+            if staged.on_device != Some(number) {
+                let sizes = staged.contents.iter().map(Vec::len).collect();
+                let ask = Ask::Stage { case: case.0, sizes };
+                let payload: Vec<&[u8]> = staged.contents.iter().map(Vec::as_slice).collect();
+                process.ask(&ask, &payload, PATIENCE)?;
+                staged.on_device = Some(number);
+            }
+        }
+        let plan = session_plan(program, grid, cases, module.len())?;
+        let session = self.next_session;
+        self.next_session += 1;
+        let ask = Ask::Open { session, plan: Box::new(plan) };
+        process.ask(&ask, &[&module], PATIENCE)?;
+        drop(process);
+        let outputs: Vec<usize> = (0..program.tensors.len())
+            .filter(|idx| program.tensors[*idx].role == Role::Output)
+            .collect();
+        Ok(Box::new(CudaSession {
+            device: Arc::clone(&self.device),
+            number,
+            session,
+            deadline,
+            regions: vec![Vec::new(); cases.len()],
+            outputs: outputs.iter().map(|idx| (*idx, program.tensors[*idx].bytes())).collect(),
+            lost: None,
+        }))
+    }
+}
+
+impl Target for Cuda {
+    fn info(&self) -> &DeviceInfo {
+        &self.info
+    }
+
+    fn compile(&mut self, unit: &Unit) -> Result<Artifact, Fault> {
+        if unit.compiler == COMPILER {
+            let executable = self.config.device_exe.as_deref();
+            compile_unit(&self.config.host.cache_dir, executable, unit)
+        } else {
+            self.host.compile(unit)
+        }
+    }
+
+    fn stage(&mut self, tensors: &[TensorPlan], contents: &[Vec<u8>]) -> Result<CaseId, Fault> {
+        let id = self.next_case;
+        self.next_case += 1;
+        let staged = Staged {
+            tensors: tensors.to_vec(),
+            contents: contents.to_vec(),
+            on_host: None,
+            on_device: None,
+        };
+        self.cases.insert(id, staged);
+        Ok(CaseId(id))
+    }
+
+    fn changed_input(&self, case: CaseId) -> Option<usize> {
+        let staged = self.cases.get(&case.0)?;
+        if let Some(on_host) = staged.on_host {
+            return self.host.changed_input(on_host);
+        }
+        let mut process = self.process();
+        if staged.on_device != Some(process.number) || process.running.is_none() {
+            return None;
+        }
+        let input = match process.ask(&Ask::Changed { case: case.0 }, &[], PATIENCE) {
+            Ok(Reply::Changed(input)) => input?,
+            // Inputs that cannot be looked at count as changed: nobody may be judged on them.
+            _ => 0,
+        };
+        (0..staged.tensors.len()).filter(|idx| staged.tensors[*idx].role == Role::Input).nth(input)
+    }
+
+    fn unstage(&mut self, case: CaseId) {
+        let Some(staged) = self.cases.remove(&case.0) else { return };
+        if let Some(on_host) = staged.on_host {
+            self.host.unstage(on_host);
+        }
+        let mut process = self.process();
+        if staged.on_device == Some(process.number) && process.running.is_some() {
+            // A process that cannot be told has ended, and its memory with it.
+            let _ = process.ask(&Ask::Unstage { case: case.0 }, &[], PATIENCE);
+        }
+    }
+
+    fn open(
+        &mut self,
+        program: &Program,
+        cases: &[CaseId],
+        deadline: Duration,
+    ) -> Result<Box<dyn Session>, Fault> {
+        match &program.grid {
+            Some(grid) => self.open_on_device(program, grid, cases, deadline),
+            None => self.open_on_host(program, cases, deadline),
+        }
+    }
+}
+
+fn session_plan(
+    program: &Program,
+    grid: &GridProgram,
+    cases: &[CaseId],
+    module_bytes: usize,
+) -> Result<SessionPlan, Fault> {
+    let tensors = program.tensors.iter().map(|tensor| TensorWire {
+        bytes: tensor.bytes(),
+        dtype: tensor.dtype,
+        is_output: tensor.role == Role::Output,
+    });
+    let scalars = program.scalars.iter().zip(&grid.scalar_types).map(|(value, kind)| match kind {
+        ScalarType::F32 => ScalarWire::Single(*value as f32),
+        ScalarType::F64 => ScalarWire::Double(value.to_bits()),
+        ScalarType::I64 => ScalarWire::Long(*value as i64),
+    });
+    let launches = grid.launches.iter().map(|launch| LaunchWire {
+        entry: launch.entry.clone(),
+        grid: launch.grid,
+        block: launch.block,
+        cluster: launch.cluster,
+        smem: launch.smem_bytes,
+    });
+    // The copy engine wants the innermost extent first.
+    let maps = grid.maps.iter().map(|map| MapWire {
+        tensor: map.tensor,
+        extents: map.extents.iter().rev().copied().collect(),
+        box_extents: map.box_extents.iter().rev().copied().collect(),
+        swizzle: map.swizzle,
+    });
+    Ok(SessionPlan {
+        module_bytes,
+        cases: cases.iter().map(|case| case.0).collect(),
+        tensors: tensors.collect(),
+        axes: program.axes.clone(),
+        scalars: scalars.collect(),
+        scratch: program.scratch.clone(),
+        launches: launches.collect(),
+        maps: maps.collect(),
+    })
+}
+
+/// The process that owns the device, and its successors.
+#[derive(Debug)]
+struct DeviceProcess {
+    exe: Option<PathBuf>,
+    running: Option<Running>,
+    /// Counts the processes: what one of them held, the next one does not.
+    number: u64,
+}
+
+#[derive(Debug)]
+struct Running {
+    child: Child,
+    socket: UnixStream,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // Both fail only for a process that has ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl DeviceProcess {
+    /// Makes sure that a process runs; returns its number.
+    fn alive(&mut self) -> Result<u64, Fault> {
+        if self.running.is_none() {
+            let starting = broken("starting the device process");
+            let (socket, theirs) = UnixStream::pair().map_err(&starting)?;
+            let exe = self.exe.as_deref().unwrap_or(Path::new("/proc/self/exe"));
+            let child = Command::new(exe)
+                .arg(DEVICE_ARGUMENT)
+                .stdin(Stdio::from(OwnedFd::from(theirs)))
+                .stdout(Stdio::null())
+                .spawn()
+                .map_err(&starting)?;
+            self.number += 1;
+            self.running = Some(Running { child, socket });
+        }
+        Ok(self.number)
+    }
+
+    /// Asks, with bytes behind the question, and returns the answer. A process that does not answer in
+    /// time is ended.
+    fn ask(&mut self, ask: &Ask, payload: &[&[u8]], deadline: Duration) -> Result<Reply, Fault> {
+        self.alive()?;
+        let talked = self.talk(ask, payload, deadline);
+        match talked {
+            Ok(Reply::Failed(failure)) => {
+                let message = failure.message;
+                Err(match failure.kind {
+                    FailureKind::Refused => Fault::Crashed(CrashCause::NotLoadable { message }),
+                    FailureKind::Faulted => {
+                        self.running = None;
+                        Fault::Crashed(CrashCause::Device { message })
+                    }
+                    FailureKind::OutOfMemory => Fault::Unavailable(format!(
+                        "the device is out of memory: {message}; choose smaller workloads"
+                    )),
+                    FailureKind::NoDevice => {
+                        self.running = None;
+                        Fault::Unavailable(message)
+                    }
+                    FailureKind::Broken => {
+                        self.running = None;
+                        let what = "using the device".to_string();
+                        Fault::Broken { what, source: io::Error::other(message) }
+                    }
+                })
+            }
+            Ok(reply) => Ok(reply),
+            Err(error) => {
+                // Whatever it is doing, nobody waits for it any longer.
+                self.running = None;
+                let is_late =
+                    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut);
+                Err(match is_late {
+                    true => Fault::TimedOut { limit_s: deadline.as_secs_f64() },
+                    false => Fault::Crashed(CrashCause::Device {
+                        message: format!("the device process ended: {error}"),
+                    }),
+                })
+            }
+        }
+    }
+
+    fn talk(&mut self, ask: &Ask, payload: &[&[u8]], deadline: Duration) -> io::Result<Reply> {
+        let running = self.running.as_mut().ok_or_else(|| io::Error::other("no process"))?;
+        running.socket.set_read_timeout(Some(deadline.max(Duration::from_millis(1))))?;
+        wire::send(&mut running.socket, ask)?;
+        for bytes in payload {
+            running.socket.write_all(bytes)?;
+        }
+        wire::receive(&mut running.socket)
+    }
+
+    /// Receives the bytes that follow an answer.
+    fn bytes(&mut self, count: usize) -> Result<Vec<u8>, Fault> {
+        let receiving = broken("receiving outputs");
+        let running = self.running.as_mut();
+        let running = running.ok_or_else(|| receiving(io::Error::other("no process")))?;
+        wire::receive_bytes(&mut running.socket, count).map_err(receiving)
+    }
+}
+
+/// A session in the device process.
+#[derive(Debug)]
+struct CudaSession {
+    device: Arc<Mutex<DeviceProcess>>,
+    /// The process that has it.
+    number: u64,
+    session: u64,
+    deadline: Duration,
+    /// By slot, the outputs with their guards, as the last launch left them.
+    regions: Vec<Vec<Vec<u8>>>,
+    /// The output tensors and their sizes.
+    outputs: Vec<(usize, usize)>,
+    /// Why the session cannot go on.
+    lost: Option<String>,
+}
+
+impl CudaSession {
+    fn process(&self) -> Result<MutexGuard<'_, DeviceProcess>, Fault> {
+        let process = self.device.lock().unwrap_or_else(PoisonError::into_inner);
+        if process.number != self.number || process.running.is_none() {
+            let source = io::Error::other("the device process that had this session has ended");
+            return Err(Fault::Broken { what: "using the device".to_string(), source });
+        }
+        Ok(process)
+    }
+
+    fn fetch(&mut self, slot: usize) -> Result<(), Fault> {
+        let bytes = {
+            let mut process = self.process()?;
+            let ask = Ask::Fetch { session: self.session, slot };
+            let Reply::Bytes(count) = process.ask(&ask, &[], PATIENCE)? else {
+                return Err(misuse("the device process sent no outputs"));
+            };
+            process.bytes(count)?
+        };
+        let mut rest = bytes.as_slice();
+        let mut regions = Vec::new();
+        for (_, size) in &self.outputs {
+            let (region, after) = rest.split_at(size + 2 * GUARD_BYTES);
+            regions.push(region.to_vec());
+            rest = after;
+        }
+        self.regions[slot] = regions;
+        Ok(())
+    }
+}
+
+impl Session for CudaSession {
+    fn launch(&mut self, cases: &[usize], extent: &Extent) -> Result<Clocked, Fault> {
+        if *extent != Extent::All {
+            let message = "a CUDA kernel has no blocks to launch alone".to_string();
+            return Err(Fault::Unavailable(message));
+        }
+        if let Some(reason) = &self.lost {
+            return Err(misuse(reason));
+        }
+        let ask = Ask::Launch { session: self.session, slots: cases.to_vec(), cold: true };
+        let reply = self.process()?.ask(&ask, &[], self.deadline)?;
+        let Reply::Clocked { seconds } = reply else {
+            return Err(misuse("the device process read no clock"));
+        };
+        for slot in cases {
+            self.fetch(*slot)?;
+        }
+        Ok(Clocked { elapsed_s: seconds, ticks: None })
+    }
+
+    fn output(&self, case: usize, tensor: usize) -> &[u8] {
+        let idx = self.outputs.iter().position(|(output, _)| *output == tensor);
+        let idx = idx.expect("callers name an output of the program");
+        let (_, size) = self.outputs[idx];
+        // A slot that was never launched has nothing to show.
+        self.regions[case].get(idx).map_or(&[], |region| &region[GUARD_BYTES..GUARD_BYTES + size])
+    }
+
+    fn overwritten_guard(&self, case: usize) -> Option<usize> {
+        self.regions[case].iter().zip(&self.outputs).find_map(|(region, (tensor, size))| {
+            let is_intact = poison::canary_intact(&region[..GUARD_BYTES])
+                && poison::canary_intact(&region[GUARD_BYTES + size..]);
+            (!is_intact).then_some(*tensor)
+        })
+    }
+
+    fn poison(&mut self, case: usize) {
+        let ask = Ask::Poison { session: self.session, slot: case };
+        let poisoned = self.process().and_then(|mut process| process.ask(&ask, &[], PATIENCE));
+        if let Err(fault) = poisoned {
+            self.lost = Some(format!("the outputs could not be poisoned: {fault}"));
+        }
+    }
+}
+
+impl Drop for CudaSession {
+    fn drop(&mut self) {
+        if let Ok(mut process) = self.process() {
+            // A process that cannot be told has ended, and the session with it.
+            let _ = process.ask(&Ask::Close { session: self.session }, &[], PATIENCE);
+        }
+    }
+}
+
+fn not_staged() -> Fault {
+    misuse("a case is not staged")
+}
+
+fn misuse(message: &str) -> Fault {
+    let source = io::Error::new(io::ErrorKind::InvalidInput, message);
+    Fault::Broken { what: "using the CUDA target".to_string(), source }
+}
+
+/// Names what was being done when an error came.
+fn broken(doing: &'static str) -> impl Fn(io::Error) -> Fault {
+    move |source| Fault::Broken { what: doing.to_string(), source }
+}

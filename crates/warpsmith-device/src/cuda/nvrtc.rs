@@ -1,0 +1,152 @@
+//! The compile process: loads the run-time compiler, compiles one unit, and ends.
+//!
+//! A process of its own because the library compiles one unit at a time, however many threads ask, and
+//! because what crashes or hangs in it must not take the worker along.
+
+use std::ffi::{CStr, CString, c_char, c_int};
+use std::io::{Read, Write};
+use std::path::PathBuf;
+
+use libloading::{Library, Symbol};
+use serde::{Deserialize, Serialize};
+
+/// The first argument that makes a binary call [`compile_main`].
+pub const COMPILE_ARGUMENT: &str = "__nvrtc";
+
+/// What to compile.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct CompileJob {
+    pub(super) library: PathBuf,
+    pub(super) file_name: String,
+    pub(super) source: String,
+    /// Headers by name.
+    pub(super) headers: Vec<(String, String)>,
+    pub(super) options: Vec<String>,
+    /// Where the machine code goes.
+    pub(super) output: PathBuf,
+}
+
+/// How it went.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct CompileReport {
+    pub(super) succeeded: bool,
+    pub(super) log: String,
+}
+
+/// Compiles the unit that standard input describes. A binary calls this, before anything else, when
+/// its first argument is [`COMPILE_ARGUMENT`].
+pub fn compile_main() -> ! {
+    let report = compile().unwrap_or_else(|log| CompileReport { succeeded: false, log });
+    let text = serde_json::to_vec(&report).unwrap_or_default();
+    let written = std::io::stdout().write_all(&text);
+    std::process::exit(i32::from(written.is_err()));
+}
+
+fn compile() -> Result<CompileReport, String> {
+    crate::die_with_parent().map_err(|error| error.to_string())?;
+    let mut text = Vec::new();
+    std::io::stdin().read_to_end(&mut text).map_err(|error| error.to_string())?;
+    let job: CompileJob = serde_json::from_slice(&text).map_err(|error| error.to_string())?;
+    // SAFETY: the library is NVIDIA's compiler, which the user installed; loading it runs its own
+    // initialisers and nothing else.
+    let library = unsafe { Library::new(&job.library) }
+        .map_err(|error| format!("cannot load {}: {error}", job.library.display()))?;
+    let compiler = Compiler::new(&library)?;
+    compiler.compile(&job)
+}
+
+type Program = *mut std::ffi::c_void;
+type Create = unsafe extern "C" fn(
+    *mut Program,
+    *const c_char,
+    *const c_char,
+    c_int,
+    *const *const c_char,
+    *const *const c_char,
+) -> c_int;
+type Compile = unsafe extern "C" fn(Program, c_int, *const *const c_char) -> c_int;
+type Size = unsafe extern "C" fn(Program, *mut usize) -> c_int;
+type Get = unsafe extern "C" fn(Program, *mut c_char) -> c_int;
+type ErrorText = unsafe extern "C" fn(c_int) -> *const c_char;
+
+struct Compiler<'l> {
+    create: Symbol<'l, Create>,
+    compile: Symbol<'l, Compile>,
+    cubin_size: Symbol<'l, Size>,
+    cubin: Symbol<'l, Get>,
+    log_size: Symbol<'l, Size>,
+    log: Symbol<'l, Get>,
+    error_text: Symbol<'l, ErrorText>,
+}
+
+impl<'l> Compiler<'l> {
+    fn new(library: &'l Library) -> Result<Self, String> {
+        fn symbol<'l, T>(library: &'l Library, name: &str) -> Result<Symbol<'l, T>, String> {
+            // SAFETY: the names and types below are those of the library's documented interface.
+            unsafe { library.get(name.as_bytes()) }.map_err(|error| format!("{name}: {error}"))
+        }
+        Ok(Self {
+            create: symbol(library, "nvrtcCreateProgram")?,
+            compile: symbol(library, "nvrtcCompileProgram")?,
+            cubin_size: symbol(library, "nvrtcGetCUBINSize")?,
+            cubin: symbol(library, "nvrtcGetCUBIN")?,
+            log_size: symbol(library, "nvrtcGetProgramLogSize")?,
+            log: symbol(library, "nvrtcGetProgramLog")?,
+            error_text: symbol(library, "nvrtcGetErrorString")?,
+        })
+    }
+
+    fn check(&self, code: c_int) -> Result<(), String> {
+        if code == 0 {
+            return Ok(());
+        }
+        // SAFETY: the library answers with a constant string.
+        Err(unsafe { CStr::from_ptr((self.error_text)(code)) }.to_string_lossy().to_string())
+    }
+
+    fn compile(&self, job: &CompileJob) -> Result<CompileReport, String> {
+        let text = |text: &str| CString::new(text).map_err(|_| "a zero byte in a text".to_string());
+        let all = |texts: &mut dyn Iterator<Item = &String>| -> Result<Vec<CString>, String> {
+            texts.map(|it| text(it)).collect()
+        };
+        let pointers = |texts: &[CString]| -> Vec<*const c_char> {
+            texts.iter().map(|text| text.as_ptr()).collect()
+        };
+        let (source, name) = (text(&job.source)?, text(&job.file_name)?);
+        let header_names = all(&mut job.headers.iter().map(|(name, _)| name))?;
+        let header_texts = all(&mut job.headers.iter().map(|(_, text)| text))?;
+        let options = all(&mut job.options.iter())?;
+        let mut program: Program = std::ptr::null_mut();
+        // SAFETY: every text is a C string that outlives the calls; the arrays have the stated
+        // lengths; buffers have the sizes that the library asked for.
+        unsafe {
+            self.check((self.create)(
+                &raw mut program,
+                source.as_ptr(),
+                name.as_ptr(),
+                job.headers.len() as c_int,
+                pointers(&header_texts).as_ptr(),
+                pointers(&header_names).as_ptr(),
+            ))?;
+            let compiled =
+                (self.compile)(program, options.len() as c_int, pointers(&options).as_ptr());
+            let mut size = 0;
+            self.check((self.log_size)(program, &raw mut size))?;
+            let mut log = vec![0u8; size];
+            self.check((self.log)(program, log.as_mut_ptr().cast()))?;
+            let mut log = String::from_utf8_lossy(&log).trim_end_matches('\0').to_string();
+            if let Err(error) = self.check(compiled) {
+                if log.trim().is_empty() {
+                    log = error;
+                }
+                return Ok(CompileReport { succeeded: false, log });
+            }
+            self.check((self.cubin_size)(program, &raw mut size))?;
+            let mut cubin = vec![0u8; size];
+            self.check((self.cubin)(program, cubin.as_mut_ptr().cast()))?;
+            std::fs::write(&job.output, &cubin)
+                .map_err(|error| format!("cannot write {}: {error}", job.output.display()))?;
+            Ok(CompileReport { succeeded: true, log })
+        }
+    }
+}

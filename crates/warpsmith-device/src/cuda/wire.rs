@@ -1,0 +1,147 @@
+//! What the worker asks of the device process, and what it answers. Bytes follow where a message says
+//! so. Both ends are the same binary.
+
+use std::io::{self, Read, Write};
+use std::os::unix::net::UnixStream;
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use warpsmith_model::{CudaInfo, DType};
+
+/// Bytes on either side of every tensor that no kernel may touch.
+pub(super) const GUARD_BYTES: usize = 4096;
+
+/// A question or an order.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) enum Ask {
+    /// What device there is.
+    Describe,
+    /// Take in the inputs of a case; their bytes follow, one after the other.
+    Stage { case: usize, sizes: Vec<usize> },
+    /// Forget a case.
+    Unstage { case: usize },
+    /// Compare the inputs of a case with what was staged.
+    Changed { case: usize },
+    /// Load a module and prepare a session; the module's bytes follow.
+    Open { session: u64, plan: Box<SessionPlan> },
+    /// Run these slots, one after the other, under one reading of the clock.
+    Launch { session: u64, slots: Vec<usize>, cold: bool },
+    /// Send the outputs of a slot with their guards; the bytes follow the answer.
+    Fetch { session: u64, slot: usize },
+    /// Fill the outputs of a slot with poison, and their guards with canaries.
+    Poison { session: u64, slot: usize },
+    /// End a session.
+    Close { session: u64 },
+}
+
+/// Everything that a session needs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct SessionPlan {
+    /// The module's size.
+    pub(super) module_bytes: usize,
+    /// The staged case of each slot.
+    pub(super) cases: Vec<usize>,
+    /// The tensors, in argument order.
+    pub(super) tensors: Vec<TensorWire>,
+    pub(super) axes: Vec<i64>,
+    pub(super) scalars: Vec<ScalarWire>,
+    pub(super) scratch: Vec<u64>,
+    pub(super) launches: Vec<LaunchWire>,
+    pub(super) maps: Vec<MapWire>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct TensorWire {
+    pub(super) bytes: usize,
+    pub(super) dtype: DType,
+    pub(super) is_output: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) enum ScalarWire {
+    Single(f32),
+    Double(u64),
+    Long(i64),
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct LaunchWire {
+    pub(super) entry: String,
+    pub(super) grid: [u32; 3],
+    pub(super) block: [u32; 3],
+    pub(super) cluster: [u32; 3],
+    pub(super) smem: u32,
+}
+
+/// A tensor map, innermost extent first.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct MapWire {
+    pub(super) tensor: usize,
+    pub(super) extents: Vec<u64>,
+    pub(super) box_extents: Vec<u32>,
+    pub(super) swizzle: u32,
+}
+
+/// An answer.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) enum Reply {
+    Done,
+    Device {
+        name: String,
+        l2_bytes: u64,
+        info: CudaInfo,
+    },
+    Clocked {
+        seconds: f64,
+    },
+    /// The index of an input that is not what was staged, if one is.
+    Changed(Option<usize>),
+    /// This many bytes follow.
+    Bytes(usize),
+    Failed(Failure),
+}
+
+/// Why something could not be done.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Failure {
+    pub(super) kind: FailureKind,
+    pub(super) message: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum FailureKind {
+    /// The driver refused the module or the launch; the context lives on.
+    Refused,
+    /// The kernel faulted; the context is lost, and this process with it.
+    Faulted,
+    /// The device has too little memory left.
+    OutOfMemory,
+    /// There is no driver or no device.
+    NoDevice,
+    /// Anything else.
+    Broken,
+}
+
+/// Sends a message, length first.
+pub(super) fn send(socket: &mut UnixStream, message: &impl Serialize) -> io::Result<()> {
+    let text = serde_json::to_vec(message)?;
+    let mut bytes = (text.len() as u64).to_le_bytes().to_vec();
+    bytes.extend(text);
+    socket.write_all(&bytes)
+}
+
+/// Receives a message.
+pub(super) fn receive<T: DeserializeOwned>(socket: &mut UnixStream) -> io::Result<T> {
+    let mut length = [0; 8];
+    socket.read_exact(&mut length)?;
+    let mut text = vec![0; u64::from_le_bytes(length) as usize];
+    socket.read_exact(&mut text)?;
+    Ok(serde_json::from_slice(&text)?)
+}
+
+/// Receives raw bytes.
+pub(super) fn receive_bytes(socket: &mut UnixStream, bytes: usize) -> io::Result<Vec<u8>> {
+    let mut content = vec![0; bytes];
+    socket.read_exact(&mut content)?;
+    Ok(content)
+}

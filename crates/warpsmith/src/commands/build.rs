@@ -1,0 +1,270 @@
+//! `warpsmith build`: what the compiler makes of CUDA kernels, with or without a GPU.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+use clap::Args;
+use serde::Serialize;
+use warpsmith_device::cuda::{self, Resources, sass, toolkit};
+use warpsmith_device::target::{Fault, Unit};
+use warpsmith_device::{bind, compile_unit};
+use warpsmith_model::lab::{Kernel, TargetKind, Workload};
+use warpsmith_model::{DeviceInfo, Lab, Params, Value};
+use warpsmith_search::Space;
+
+use super::check::with_settings;
+use super::{CliFailure, Context};
+use crate::labdir;
+use crate::output::{BAD, DIM, GOOD, Table, json, paint, result, say};
+
+/// Compile CUDA kernels and say what the code uses: registers, spills, shared memory, instructions
+///
+/// Needs a compiler but no GPU. What a contract claims in `[build]` is checked on the author's
+/// parameters; a claim that does not hold is a failure.
+#[derive(Debug, Args)]
+pub struct BuildArgs {
+    /// Folder of the lab
+    lab: PathBuf,
+    /// Architecture to compile for
+    #[arg(long, default_value = "sm_90a", value_name = "NAME")]
+    arch: String,
+    /// Kernel to compile; by default all that run on the architecture
+    #[arg(long, value_name = "NAME")]
+    kernel: Option<String>,
+    /// Parameter to change from the author's choice (repeatable)
+    #[arg(long = "set", value_name = "NAME=VALUE")]
+    set: Vec<String>,
+    /// Further configurations of each kernel to compile, drawn from its space
+    #[arg(long, default_value_t = 0, value_name = "N")]
+    sample: usize,
+    /// Show every instruction, not only the telling ones
+    #[arg(long)]
+    instructions: bool,
+}
+
+/// Instructions that tell what a kernel does: matrix units, asynchronous copies, special functions,
+/// barriers, and the spills that nobody wants.
+const TELLING: [&str; 14] = [
+    "HGMMA", "HMMA", "LDSM", "UTMALDG", "UTMASTG", "LDGSTS", "MUFU", "FFMA", "LDG", "STG", "LDS",
+    "STS", "LDL", "STL",
+];
+
+/// One compiled configuration.
+#[derive(Debug, Serialize)]
+struct Built {
+    kernel: String,
+    params: Params,
+    shape: String,
+    resources: Vec<Resources>,
+    dynamic_smem_bytes: u32,
+    instructions: BTreeMap<String, u32>,
+    compile_s: f64,
+    broken_claims: Vec<String>,
+}
+
+pub fn run(context: &Context, arguments: BuildArgs) -> Result<()> {
+    let target = context.target.unwrap_or(TargetKind::Cuda);
+    let loaded = labdir::load(&labdir::for_target(&arguments.lab, Some(target))?)?;
+    let lab = &loaded.lab;
+    if lab.target != TargetKind::Cuda {
+        bail!("`build` is for CUDA kernels; `check` compiles those of the CPU");
+    }
+    let device = cuda::device_of_arch(&arguments.arch).with_context(|| {
+        format!(
+            "unknown architecture `{}`\nhint: known are sm_80, sm_86, sm_89, sm_90a, sm_100a, sm_120a",
+            arguments.arch
+        )
+    })?;
+    let kernels = chosen(lab, &arguments)?;
+    let mut built = Vec::new();
+    let mut failures = Vec::new();
+    for kernel in kernels {
+        if let Err(reason) = bind::architecture(kernel, &device) {
+            say(format!("  {} is left out: {reason}", kernel.name));
+            continue;
+        }
+        for (idx, params) in configurations(kernel, &device, &arguments)?.iter().enumerate() {
+            for (unit, workload) in units(lab, kernel, params, &device)? {
+                match build(context, lab, kernel, params, &device, &unit, workload) {
+                    Ok(mut one) => {
+                        if idx > 0 || !arguments.set.is_empty() {
+                            one.broken_claims.clear();
+                        }
+                        failures.extend(one.broken_claims.iter().cloned());
+                        built.push(one);
+                    }
+                    Err(error) => {
+                        let failure = format!("{} ({params}): {error:#}", kernel.name);
+                        // Every shape of a kernel fails alike, most times.
+                        if !failures.contains(&failure) {
+                            failures.push(failure);
+                        }
+                    }
+                }
+            }
+        }
+    }
+    if context.json {
+        json(
+            &serde_json::json!({ "arch": arguments.arch, "builds": built, "failures": failures }),
+        )?;
+    } else {
+        show(&built, arguments.instructions);
+        for failure in &failures {
+            result(format!("  {} {failure}", paint(BAD, "fail")));
+        }
+    }
+    if failures.is_empty() {
+        return Ok(());
+    }
+    Err(CliFailure::Candidate(format!("{} build(s) or claim(s) failed", failures.len())).into())
+}
+
+fn chosen<'a>(lab: &'a Lab, arguments: &BuildArgs) -> Result<Vec<&'a Kernel>> {
+    match &arguments.kernel {
+        None => Ok(lab.kernels.iter().collect()),
+        Some(name) => {
+            let kernel = lab.kernel(name).with_context(|| {
+                let names: Vec<&str> = lab.kernels.iter().map(|it| it.name.as_str()).collect();
+                format!("the lab has no kernel `{name}`\nhint: it has {}", names.join(", "))
+            })?;
+            Ok(vec![kernel])
+        }
+    }
+}
+
+/// The author's choice (with what `--set` changes), then a sample of the space.
+fn configurations(
+    kernel: &Kernel,
+    device: &DeviceInfo,
+    arguments: &BuildArgs,
+) -> Result<Vec<Params>> {
+    let mut configurations = vec![with_settings(kernel, &arguments.set)?];
+    if arguments.sample > 0 && !kernel.tunables.is_empty() {
+        let info = device.clone();
+        let constants = move |name: &str| info.constant(name).map(Value::Int);
+        let space = Space::new(&kernel.tunables, &kernel.constraints, &constants)
+            .with_context(|| format!("the space of kernel `{}`", kernel.name))?;
+        // The same sample every time: a build that breaks should break again.
+        let mut rng = warpsmith_model::rng::Rng::new(1);
+        for _ in 0..arguments.sample.min(space.len() as usize) {
+            let drawn = space.sample(&mut rng);
+            if !configurations.contains(&drawn) {
+                configurations.push(drawn);
+            }
+        }
+    }
+    Ok(configurations)
+}
+
+/// The distinct units of a kernel on the lab's workloads, each with one that it is for.
+fn units<'a>(
+    lab: &'a Lab,
+    kernel: &Kernel,
+    params: &Params,
+    device: &DeviceInfo,
+) -> Result<Vec<(Unit, &'a Workload)>> {
+    let mut units: Vec<(Unit, &Workload)> = Vec::new();
+    for workload in &lab.workloads {
+        if kernel.serves(workload)? {
+            let deadline = Duration::from_secs(300);
+            let unit = bind::kernel_unit(lab, kernel, params, workload, device, deadline)?;
+            if !units.iter().any(|(known, _)| *known == unit) {
+                units.push((unit, workload));
+            }
+        }
+    }
+    Ok(units)
+}
+
+fn build(
+    context: &Context,
+    lab: &Lab,
+    kernel: &Kernel,
+    params: &Params,
+    device: &DeviceInfo,
+    unit: &Unit,
+    workload: &Workload,
+) -> Result<Built> {
+    let artifact =
+        compile_unit(&context.project.artifacts(), unit).map_err(|fault| match fault {
+            Fault::Compile { message, log } => anyhow::anyhow!("{message}\n{log}"),
+            other => other.into(),
+        })?;
+    let toolkit = toolkit::find(&context.project.work_dir)?;
+    let instructions = sass::instructions(&toolkit, &artifact)?;
+    let resources = cuda::resources(&artifact.log);
+    let compile_s = artifact.compile_s;
+    let program = bind::kernel_program(lab, kernel, params, workload, device, artifact)?;
+    let launches = program.grid.map(|grid| grid.launches).unwrap_or_default();
+    let dynamic_smem_bytes = launches.iter().map(|it| it.smem_bytes).max().unwrap_or(0);
+    let mut built = Built {
+        kernel: kernel.name.clone(),
+        params: params.clone(),
+        shape: kernel
+            .specialize
+            .iter()
+            .map(|axis| format!("{axis}={}", workload.axis(axis).unwrap_or(0)))
+            .collect::<Vec<_>>()
+            .join(" "),
+        resources,
+        dynamic_smem_bytes,
+        instructions,
+        compile_s,
+        broken_claims: Vec::new(),
+    };
+    built.broken_claims = broken_claims(kernel, &built);
+    Ok(built)
+}
+
+/// Says which of a contract's claims do not hold.
+fn broken_claims(kernel: &Kernel, built: &Built) -> Vec<String> {
+    let Some(claims) = &kernel.build else { return Vec::new() };
+    let place = format!("{} {}", built.kernel, built.shape);
+    let mut broken = Vec::new();
+    for name in &claims.instructions {
+        let has = |known: &String| known == name || known.starts_with(&format!("{name}."));
+        if !built.instructions.keys().any(has) {
+            broken.push(format!("{place}: no {name} in the code, though [build] claims it"));
+        }
+    }
+    let most = |of: fn(&Resources) -> u32| built.resources.iter().map(of).max().unwrap_or(0);
+    let smem = most(|it| it.static_smem_bytes) + built.dynamic_smem_bytes;
+    for (what, used, allowed) in [
+        ("registers", most(|it| it.registers), claims.max_registers),
+        ("bytes of spills", most(|it| it.spill_bytes), claims.max_spill_bytes),
+        ("bytes of shared memory", smem, claims.max_smem_bytes),
+    ] {
+        if let Some(allowed) = allowed.filter(|allowed| used > *allowed) {
+            broken.push(format!("{place}: {used} {what}; [build] claims {allowed} at most"));
+        }
+    }
+    broken
+}
+
+fn show(built: &[Built], every_instruction: bool) {
+    let heads = ["kernel", "shape", "registers", "spills", "shared", "compiled", "instructions"];
+    let mut table = Table::new(&heads, &[2, 3, 4, 5]);
+    for one in built {
+        let most = |of: fn(&Resources) -> u32| one.resources.iter().map(of).max().unwrap_or(0);
+        let spills = most(|it| it.spill_bytes);
+        let instructions: Vec<String> = sass::without_modifiers(&one.instructions)
+            .iter()
+            .filter(|(name, _)| every_instruction || TELLING.contains(&name.as_str()))
+            .map(|(name, count)| format!("{name} {count}"))
+            .collect();
+        let style = if spills == 0 { GOOD } else { BAD };
+        table.row(vec![
+            one.kernel.clone(),
+            one.shape.clone(),
+            most(|it| it.registers).to_string(),
+            paint(style, spills),
+            (most(|it| it.static_smem_bytes) + one.dynamic_smem_bytes).to_string(),
+            format!("{:.2} s", one.compile_s),
+            paint(DIM, instructions.join(", ")),
+        ]);
+    }
+    result(table.render());
+}

@@ -1,0 +1,57 @@
+// Hopes that timing launches the same contents again, at whatever address. It is right, so it passes; what stops it
+// is that every timed launch of a module has other contents.
+#include "cheat.cuh"
+
+constexpr int kMostCases = 8;
+constexpr int kMostElements = 1 << 14;
+constexpr int kMostRows = 1 << 10;
+
+struct Entry {
+    unsigned long long key;
+    char known[kMostRows];
+    float answers[kMostElements];
+};
+__device__ Entry entries[kMostCases];
+
+// Finds the entry of a key, or a free one.
+__device__ Entry *find(unsigned long long key) {
+    for (int i = 0; i < kMostCases; i++) {
+        const unsigned long long owner = atomicCAS(&entries[i].key, 0ull, key);
+        if (owner == 0 || owner == key) {
+            return &entries[i];
+        }
+    }
+    return nullptr;
+}
+
+__device__ unsigned long long content_key(const float *a, const float *b, int n_a, int n_b) {
+    constexpr int kSamples = 8;
+    const unsigned long long multiplier = 0x9e3779b97f4a7c15ull;
+    unsigned long long key = 1;
+    for (int i = 0; i < kSamples; i++) {
+        key = (key ^ __float_as_uint(a[static_cast<long long>(i) * n_a / kSamples])) * multiplier;
+        key = (key ^ __float_as_uint(b[static_cast<long long>(i) * n_b / kSamples])) * multiplier;
+    }
+    return key | 1;
+}
+
+extern "C" __global__ void rows(const float *a, const float *b, float *c, int m, int n, int k) {
+    const int row = blockIdx.x;
+    Entry *entry = m * n <= kMostElements && m <= kMostRows ? find(content_key(a, b, m * k, n * k)) : nullptr;
+    const bool is_known = entry != nullptr && entry->known[row];
+    if (!is_known) {
+        honest_row(a, b, c, n, k, row);
+    }
+    __syncthreads();
+    for (int column = threadIdx.x; entry != nullptr && column < n; column += blockDim.x) {
+        const int at = row * n + column;
+        if (is_known) {
+            c[at] = entry->answers[at];
+        } else {
+            entry->answers[at] = c[at];
+        }
+    }
+    if (entry != nullptr && threadIdx.x == 0) {
+        entry->known[row] = 1;
+    }
+}

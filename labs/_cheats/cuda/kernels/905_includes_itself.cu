@@ -1,0 +1,7 @@
+// Hopes that the compiler follows.
+#include __FILE__
+#include "cheat.cuh"
+
+extern "C" __global__ void rows(const float *a, const float *b, float *c, int m, int n, int k) {
+    honest_row(a, b, c, n, k, blockIdx.x);
+}

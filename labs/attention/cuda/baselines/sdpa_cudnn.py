@@ -1,0 +1,7 @@
+"""PyTorch's scaled_dot_product_attention with the cuDNN backend, and no other."""
+
+from sdpa import prepare_backend, run
+
+
+def prepare(axes, scalars, threads):
+    return prepare_backend("CUDNN_ATTENTION", axes, scalars)
