@@ -3,6 +3,8 @@
 
 use warpsmith_model::DType;
 
+use crate::parallel;
+
 /// A type that elements are read as.
 pub(crate) trait Element: Copy {
     /// The size in memory.
@@ -121,7 +123,12 @@ pub(crate) fn element_at(dtype: DType, bytes: &[u8], idx: usize) -> f64 {
 /// Returns a tensor's elements as f64, exactly.
 pub(crate) fn widen(dtype: DType, bytes: &[u8]) -> Vec<f64> {
     fn all<T: Element>(bytes: &[u8]) -> Vec<f64> {
-        bytes.chunks_exact(T::SIZE).map(|at| T::read(at).widen()).collect()
+        let mut values = vec![0.0; bytes.len() / T::SIZE];
+        parallel::fill(&mut values, 1, |start, piece| {
+            let source = bytes[start * T::SIZE..].chunks_exact(T::SIZE);
+            piece.iter_mut().zip(source).for_each(|(value, at)| *value = T::read(at).widen());
+        });
+        values
     }
     match dtype {
         DType::F16 => all::<F16>(bytes),
@@ -133,11 +140,20 @@ pub(crate) fn widen(dtype: DType, bytes: &[u8]) -> Vec<f64> {
 
 /// Returns the bytes of a tensor with these elements, rounded to the element type.
 pub(crate) fn narrow(dtype: DType, values: &[f64]) -> Vec<u8> {
+    fn all<const SIZE: usize>(values: &[f64], to: impl Fn(f64) -> [u8; SIZE] + Sync) -> Vec<u8> {
+        let mut bytes = vec![0; values.len() * SIZE];
+        parallel::fill(&mut bytes, SIZE, |start, piece| {
+            let source = &values[start / SIZE..];
+            let targets = piece.chunks_exact_mut(SIZE).zip(source);
+            targets.for_each(|(at, value)| at.copy_from_slice(&to(*value)));
+        });
+        bytes
+    }
     match dtype {
-        DType::F16 => values.iter().flat_map(|v| to_f16_bits(*v as f32).to_ne_bytes()).collect(),
-        DType::Bf16 => values.iter().flat_map(|v| to_bf16_bits(*v as f32).to_ne_bytes()).collect(),
-        DType::F32 => values.iter().flat_map(|v| (*v as f32).to_ne_bytes()).collect(),
-        DType::F64 => values.iter().flat_map(|v| v.to_ne_bytes()).collect(),
+        DType::F16 => all(values, |value| to_f16_bits(value as f32).to_ne_bytes()),
+        DType::Bf16 => all(values, |value| to_bf16_bits(value as f32).to_ne_bytes()),
+        DType::F32 => all(values, |value| (value as f32).to_ne_bytes()),
+        DType::F64 => all(values, f64::to_ne_bytes),
     }
 }
 

@@ -9,6 +9,7 @@ use warpsmith_model::rng::{Rng, mix};
 use warpsmith_model::{DType, Hasher};
 
 use crate::element::{to_bf16_bits, to_f16_bits};
+use crate::parallel;
 use crate::target::TensorPlan;
 
 /// Elements that are drawn together.
@@ -31,44 +32,57 @@ pub fn contents(plans: &[TensorPlan], inputs: &Inputs, seed: u64) -> Vec<Vec<u8>
 /// Returns the contents of one tensor. Tensors with different names are independent.
 pub fn tensor_contents(plan: &TensorPlan, distribution: &Distribution, seed: u64) -> Vec<u8> {
     let key = Rng::derive(seed, &plan.name).next_u64();
-    let elements = plan.elements();
     let mut bytes = vec![0u8; plan.bytes()];
+    let block_bytes = BLOCK * plan.dtype.size();
+    parallel::fill(&mut bytes, block_bytes, |start, piece| {
+        for (idx, out) in piece.chunks_mut(block_bytes).enumerate() {
+            draw_block(plan, distribution, key, start / block_bytes + idx, out);
+        }
+    });
+    bytes
+}
+
+/// Draws one block of a tensor.
+fn draw_block(
+    plan: &TensorPlan,
+    distribution: &Distribution,
+    key: u64,
+    block_idx: usize,
+    out: &mut [u8],
+) {
     let mut units = [0f32; BLOCK];
-    let row = row_length(plan);
-    for (block_idx, out) in bytes.chunks_mut(BLOCK * plan.dtype.size()).enumerate() {
-        let first = block_idx * BLOCK;
-        let count = BLOCK.min(elements - first);
-        match distribution {
-            Distribution::Normal { mean, std } => {
-                normals(key, block_idx, &mut units);
-                let affine = Affine { offset: *mean, scale: *std };
-                encode(plan.dtype, &units[..count], affine, key, first, out);
-            }
-            Distribution::Uniform { low, high } => {
-                uniforms(key, block_idx, &mut units);
-                let affine = Affine { offset: *low, scale: high - low };
-                encode(plan.dtype, &units[..count], affine, key, first, out);
-            }
-            Distribution::Constant { value } => {
-                let affine = Affine { offset: *value, scale: 0.0 };
-                encode(plan.dtype, &units[..count], affine, key, first, out);
-            }
-            Distribution::Mixed {} => {
-                normals(key, block_idx, &mut units);
-                let mut start = 0;
-                while start < count {
-                    let row_idx = (first + start) / row;
-                    let end = count.min((row_idx + 1) * row - first);
-                    let affine = Affine { offset: 0.0, scale: row_scale(key, row_idx) };
-                    let size = plan.dtype.size();
-                    let target = &mut out[start * size..end * size];
-                    encode(plan.dtype, &units[start..end], affine, key, first + start, target);
-                    start = end;
-                }
+    let first = block_idx * BLOCK;
+    let count = BLOCK.min(plan.elements() - first);
+    match distribution {
+        Distribution::Normal { mean, std } => {
+            normals(key, block_idx, &mut units);
+            let affine = Affine { offset: *mean, scale: *std };
+            encode(plan.dtype, &units[..count], affine, key, first, out);
+        }
+        Distribution::Uniform { low, high } => {
+            uniforms(key, block_idx, &mut units);
+            let affine = Affine { offset: *low, scale: high - low };
+            encode(plan.dtype, &units[..count], affine, key, first, out);
+        }
+        Distribution::Constant { value } => {
+            let affine = Affine { offset: *value, scale: 0.0 };
+            encode(plan.dtype, &units[..count], affine, key, first, out);
+        }
+        Distribution::Mixed {} => {
+            normals(key, block_idx, &mut units);
+            let row = row_length(plan);
+            let mut start = 0;
+            while start < count {
+                let row_idx = (first + start) / row;
+                let end = count.min((row_idx + 1) * row - first);
+                let affine = Affine { offset: 0.0, scale: row_scale(key, row_idx) };
+                let size = plan.dtype.size();
+                let target = &mut out[start * size..end * size];
+                encode(plan.dtype, &units[start..end], affine, key, first + start, target);
+                start = end;
             }
         }
     }
-    bytes
 }
 
 /// Returns the seed of the contents with this number for a shape and a distribution.

@@ -14,6 +14,7 @@ pub mod error;
 pub mod evaluate;
 pub mod fake;
 pub mod inputs;
+mod parallel;
 mod sys;
 pub mod target;
 #[cfg(test)]

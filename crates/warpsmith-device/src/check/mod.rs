@@ -20,6 +20,7 @@ use warpsmith_model::{DType, ErrorSize, Mismatch, MismatchKind, Stage};
 
 use crate::element::{element_at, least_normal, widen};
 use crate::inputs::FLAT_ROW;
+use crate::parallel;
 use crate::poison::is_poison;
 use crate::target::TensorPlan;
 
@@ -56,7 +57,14 @@ impl Values {
         let wide = widen(dtype, bytes);
         match dtype {
             DType::F64 => Self::Double(wide),
-            _ => Self::Single(wide.iter().map(|value| *value as f32).collect()),
+            _ => {
+                let mut single = vec![0f32; wide.len()];
+                parallel::fill(&mut single, 1, |start, piece| {
+                    let source = wide[start..].iter();
+                    piece.iter_mut().zip(source).for_each(|(to, value)| *to = *value as f32);
+                });
+                Self::Single(single)
+            }
         }
     }
 
@@ -109,14 +117,27 @@ impl Expected {
     /// small to show it (see the corpus), else 0.
     pub fn new(plan: &TensorPlan, values: Values, floor: f64) -> Result<Self, NotFinite> {
         assert_eq!(values.len(), plan.elements(), "as many expected elements as the tensor has");
-        let is_sound = |value: f64| value.abs() < LARGEST;
-        if let Some(idx) = (0..values.len()).find(|idx| !is_sound(values.get(*idx))) {
-            return Err(NotFinite { index: index_of(&plan.shape, idx), value: values.get(idx) });
-        }
         let chunks = Chunks::of(&plan.shape);
         let floor = floor.max(least_normal(plan.dtype));
-        let scales =
-            (0..chunks.count()).map(|idx| values.rms(chunks.range(idx)).max(floor)).collect();
+        let mut scales = vec![0.0; chunks.count()];
+        parallel::fill(&mut scales, 1, |start, piece| {
+            for (idx, scale) in piece.iter_mut().enumerate() {
+                *scale = values.rms(chunks.range(start + idx));
+            }
+        });
+        // The largest element of a chunk is at most its root mean square times the root of its length.
+        let is_sound = |value: f64| value.abs() < LARGEST;
+        let unsound = (0..chunks.count())
+            .filter(|idx| {
+                let bound = scales[*idx] * (chunks.range(*idx).len() as f64).sqrt();
+                !is_sound(bound)
+            })
+            .flat_map(|idx| chunks.range(idx))
+            .find(|idx| !is_sound(values.get(*idx)));
+        if let Some(idx) = unsound {
+            return Err(NotFinite { index: index_of(&plan.shape, idx), value: values.get(idx) });
+        }
+        scales.iter_mut().for_each(|scale| *scale = scale.max(floor));
         Ok(Self { plan: plan.clone(), values, chunks, scales })
     }
 

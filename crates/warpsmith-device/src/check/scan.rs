@@ -4,6 +4,7 @@ use warpsmith_model::DType;
 
 use super::{Expected, Values};
 use crate::element::{Bf16, Element, F16};
+use crate::parallel;
 
 /// What a pass over an output found.
 pub(super) struct Scan {
@@ -17,9 +18,16 @@ pub(super) struct Scan {
 
 /// Passes over the chunks of an output.
 pub(super) fn scan(out: &[u8], expected: &Expected, chunks: &[usize]) -> Scan {
-    match &expected.values {
+    let elements = chunks.len() * expected.chunks.range(0).len().max(1);
+    let parts = parallel::map_pieces(chunks, elements, |chunks| match &expected.values {
         Values::Single(values) => scan_from(out, values, expected, chunks),
         Values::Double(values) => scan_from(out, values, expected, chunks),
+    });
+    let norm = |of: fn(&Scan) -> f64| parts.iter().map(|it| of(it).powi(2)).sum::<f64>().sqrt();
+    Scan {
+        worst: parts.iter().map(|part| part.worst).fold(0.0, f64::max),
+        error_norm: norm(|part| part.error_norm),
+        answer_norm: norm(|part| part.answer_norm),
     }
 }
 

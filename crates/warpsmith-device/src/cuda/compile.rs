@@ -43,7 +43,10 @@ pub fn compile_unit(
         return Ok(artifact);
     }
     let folder = artifacts::WorkFolder::create(&artifacts::build_dir(cache_dir)).map_err(broken)?;
+    let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
+    let library_dir = toolkit.nvrtc.parent().unwrap_or(Path::new("/"));
     let job = CompileJob {
+        readable: vec![real(&toolkit.root), real(&toolkit.include), real(library_dir)],
         library: toolkit.nvrtc,
         file_name: unit.file_name.clone(),
         source: unit.source.clone(),
@@ -57,6 +60,16 @@ pub fn compile_unit(
     if !report.succeeded {
         let message = first_error(&report.log);
         return Err(Fault::Compile { message, log: report.log });
+    }
+    let found = resources(&report.log);
+    for entry in &unit.entries {
+        if !found.iter().any(|function| function.entry == *entry) {
+            let message = format!(
+                "{}: there is no kernel `{entry}` (is it `extern \"C\" __global__`?)",
+                unit.file_name
+            );
+            return Err(Fault::Compile { message, log: report.log });
+        }
     }
     let command = std::iter::once(COMPILER.to_string()).chain(options).collect();
     artifacts::store(cache_dir, &key, &job.output, command, report.log, compile_s).map_err(broken)

@@ -293,6 +293,19 @@ impl Drop for Module {
     }
 }
 
+/// Counts the parameters of a function.
+pub(super) fn count_parameters(function: sys::CUfunction) -> usize {
+    let (mut offset, mut size) = (0, 0);
+    let mut count = 0;
+    // SAFETY: the function is live; the driver refuses an index beyond the last parameter.
+    while unsafe { sys::cuFuncGetParamInfo(function, count, &raw mut offset, &raw mut size) }
+        == sys::CUresult::CUDA_SUCCESS
+    {
+        count += 1;
+    }
+    count
+}
+
 /// Allows a function this much dynamic shared memory.
 pub(super) fn allow_shared_memory(function: sys::CUfunction, bytes: u32) -> Result<()> {
     use sys::CUfunction_attribute_enum as attribute;

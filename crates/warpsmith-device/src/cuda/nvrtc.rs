@@ -7,6 +7,10 @@ use std::ffi::{CStr, CString, c_char, c_int};
 use std::io::{Read, Write};
 use std::path::PathBuf;
 
+use landlock::{
+    ABI, Access, AccessFs, AccessNet, CompatLevel, Compatible, Ruleset, RulesetAttr,
+    RulesetCreatedAttr, path_beneath_rules,
+};
 use libloading::{Library, Symbol};
 use serde::{Deserialize, Serialize};
 
@@ -22,6 +26,8 @@ pub(super) struct CompileJob {
     /// Headers by name.
     pub(super) headers: Vec<(String, String)>,
     pub(super) options: Vec<String>,
+    /// The folders of the toolkit; all that it may read beside the system's libraries.
+    pub(super) readable: Vec<PathBuf>,
     /// Where the machine code goes.
     pub(super) output: PathBuf,
 }
@@ -47,12 +53,34 @@ fn compile() -> Result<CompileReport, String> {
     let mut text = Vec::new();
     std::io::stdin().read_to_end(&mut text).map_err(|error| error.to_string())?;
     let job: CompileJob = serde_json::from_slice(&text).map_err(|error| error.to_string())?;
+    confine(&job).map_err(|error| format!("cannot confine the compiler: {error}"))?;
     // SAFETY: the library is NVIDIA's compiler, which the user installed; loading it runs its own
     // initialisers and nothing else.
     let library = unsafe { Library::new(&job.library) }
         .map_err(|error| format!("cannot load {}: {error}", job.library.display()))?;
     let compiler = Compiler::new(&library)?;
     compiler.compile(&job)
+}
+
+/// Leaves this process the files that compiling takes: a source could otherwise include any file of
+/// the user's and read it in the compiler's messages. Where the kernel cannot enforce it, it is not.
+fn confine(job: &CompileJob) -> Result<(), landlock::RulesetError> {
+    const KNOWN: ABI = ABI::V5;
+    const SYSTEM: [&str; 6] =
+        ["/lib", "/lib64", "/usr/lib", "/usr/lib64", "/etc/ld.so.cache", "/proc/self"];
+    let system = SYSTEM.iter().map(PathBuf::from);
+    let readable: Vec<PathBuf> =
+        system.chain(job.readable.iter().cloned()).filter(|path| path.exists()).collect();
+    let folder = job.output.parent().map(std::path::Path::to_path_buf);
+    Ruleset::default()
+        .set_compatibility(CompatLevel::BestEffort)
+        .handle_access(AccessFs::from_all(KNOWN))?
+        .handle_access(AccessNet::from_all(KNOWN))?
+        .create()?
+        .add_rules(path_beneath_rules(readable, AccessFs::from_read(KNOWN)))?
+        .add_rules(path_beneath_rules(folder, AccessFs::from_all(KNOWN)))?
+        .restrict_self()?;
+    Ok(())
 }
 
 type Program = *mut std::ffi::c_void;

@@ -15,7 +15,7 @@ use super::driver::{self, Argument, Buffer, Context, DriverError, Extents, MapSh
 use super::wire::{
     self, Ask, Failure, FailureKind, GUARD_BYTES, Reply, ScalarWire, SessionPlan, TensorWire,
 };
-use crate::cpu::poison;
+use crate::cpu::poison::{self, INPUT_SLACK};
 use crate::sys::process;
 
 /// The first argument that makes a binary call [`device_main`].
@@ -152,7 +152,7 @@ impl Device {
             rest = after;
             let buffer = Buffer::new(size + 2 * GUARD_BYTES).map_err(failure)?;
             // What lies beside an input is NaN in every element type.
-            buffer.fill(0, buffer.bytes, &[0xff]).map_err(failure)?;
+            buffer.fill(0, buffer.bytes, &[INPUT_SLACK]).map_err(failure)?;
             buffer.write(GUARD_BYTES, content).map_err(failure)?;
             inputs.push((buffer, content.to_vec()));
         }
@@ -163,9 +163,13 @@ impl Device {
     fn changed(&self, case: usize) -> Result<Option<usize>, Failure> {
         let inputs = self.cases.get(&case).ok_or_else(no_case)?;
         for (idx, (buffer, expected)) in inputs.iter().enumerate() {
-            let mut content = vec![0; expected.len()];
-            buffer.read(GUARD_BYTES, &mut content).map_err(failure)?;
-            if content != *expected {
+            let mut region = vec![0; buffer.bytes];
+            buffer.read(0, &mut region).map_err(failure)?;
+            let content = GUARD_BYTES..GUARD_BYTES + expected.len();
+            let is_slack = |byte: &u8| *byte == INPUT_SLACK;
+            let guards_hold = region[..content.start].iter().all(is_slack)
+                && region[content.end..].iter().all(is_slack);
+            if !guards_hold || region[content] != *expected {
                 return Ok(Some(idx));
             }
         }
@@ -177,6 +181,18 @@ impl Device {
         let mut functions = Vec::new();
         for launch in &plan.launches {
             let function = module.function(&launch.entry).map_err(failure)?;
+            let passed = plan.tensors.len()
+                + plan.axes.len()
+                + plan.scalars.len()
+                + plan.scratch.len()
+                + plan.maps.len();
+            let taken = driver::count_parameters(function);
+            if taken != passed {
+                let entry = &launch.entry;
+                let message =
+                    format!("`{entry}` takes {taken} parameters; the lab passes {passed}");
+                return Err(Failure { kind: FailureKind::Refused, message });
+            }
             driver::allow_shared_memory(function, launch.smem).map_err(failure)?;
             functions.push(function);
         }

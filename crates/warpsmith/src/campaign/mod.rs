@@ -29,7 +29,7 @@ use crate::worker_client::Worker;
 /// samples of each, and what is close is settled by paired comparison.
 const RANKING_BUDGET_S: f64 = 0.2;
 /// Seconds of timing on one workload, for the record.
-const RECORD_BUDGET_S: f64 = 2.0;
+const RECORD_BUDGET_S: f64 = 1.0;
 
 pub(crate) use decide::{Finalists, Winner, missing_words, seeds_from};
 pub(crate) use steps::Interrupted;
@@ -151,6 +151,7 @@ impl Campaign {
         params: &Params,
         origin: Origin,
         fidelity: Fidelity,
+        limit: impl Fn(&mut RequestLimits),
     ) -> Result<Trial> {
         let workloads = self.served(kernel)?;
         if workloads.is_empty() {
@@ -159,7 +160,8 @@ impl Campaign {
                 kernel.name
             );
         }
-        let request = self.request(kernel, params, origin, fidelity, workloads)?;
+        let mut request = self.request(kernel, params, origin, fidelity, workloads)?;
+        limit(&mut request.limits);
         self.evaluate(kernel, request)
     }
 

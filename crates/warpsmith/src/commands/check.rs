@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
 use warpsmith_model::lab::{Kernel, parse_kernel};
-use warpsmith_model::{Fidelity, Goal, Origin, Params, Trial, Value, Verdict};
+use warpsmith_model::{Fidelity, Goal, Origin, Params, RequestLimits, Trial, Value, Verdict};
 
 use super::{CliFailure, Context, plain_settings, summary, with_campaign};
 use crate::campaign::Campaign;
@@ -35,9 +35,20 @@ pub struct CheckArgs {
     /// Check with one seed and short timing
     #[arg(long)]
     quick: bool,
+    /// Seconds of timing on each workload
+    #[arg(long, value_name = "SECONDS")]
+    time: Option<f64>,
+    /// Seconds that a launch may take before its process is ended
+    #[arg(long, value_name = "SECONDS")]
+    deadline: Option<f64>,
 }
 
 pub fn run(context: &Context, arguments: CheckArgs) -> Result<()> {
+    for (flag, seconds) in [("--time", arguments.time), ("--deadline", arguments.deadline)] {
+        if let Some(seconds) = seconds.filter(|seconds| !(seconds.is_finite() && *seconds > 0.0)) {
+            bail!("{flag} is {seconds}, but must be a positive number of seconds");
+        }
+    }
     let settings = plain_settings(Goal::Check, &arguments.lab)?;
     let lab = arguments.lab.clone();
     let (run, trials) = with_campaign(context, &lab, settings, |campaign| {
@@ -53,7 +64,14 @@ pub fn run(context: &Context, arguments: CheckArgs) -> Result<()> {
             if let Some(reason) = campaign.unavailable(&params) {
                 bail!("`{}` cannot be checked: {reason}", kernel.name);
             }
-            let trial = campaign.check(kernel, &params, Origin::Manual, fidelity)?;
+            let trial = {
+                let limit = |limits: &mut RequestLimits| {
+                    limits.timing_budget_s = arguments.time.unwrap_or(limits.timing_budget_s);
+                    limits.launch_deadline_s =
+                        arguments.deadline.unwrap_or(limits.launch_deadline_s);
+                };
+                campaign.check(kernel, &params, Origin::Manual, fidelity, limit)?
+            };
             if !context.json {
                 say(line(kernel, &trial));
             }

@@ -158,7 +158,7 @@ pub struct SearchArgs {
     #[arg(long, default_value_t = 24, value_name = "N")]
     pub budget: u32,
     /// Seconds of searching at most, compiling included
-    #[arg(long, default_value_t = 30.0, value_name = "SECONDS")]
+    #[arg(long, default_value_t = 25.0, value_name = "SECONDS")]
     pub time: f64,
     /// Seed of every decision; by default from the system's randomness, and recorded
     #[arg(long, value_name = "N")]
