@@ -67,7 +67,7 @@ fn cuda(root: &Path) -> Result<()> {
     step(root, "cuda compilers", &warpsmith, &["setup", "cuda", "--yes"])?;
     for lab in ["saxpy", "rmsnorm", "gemm", "attention"] {
         let dir = format!("labs/{lab}");
-        step(root, "cuda build", &warpsmith, &["build", &dir, "--sample", "2"])?;
+        step(root, "cuda build", &warpsmith, &["build", &dir, "--sample", "1"])?;
         step(root, "cuda build", &warpsmith, &["build", &dir, "--arch", "sm_80"])?;
     }
     Ok(())
