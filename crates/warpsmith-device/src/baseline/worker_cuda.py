@@ -6,6 +6,8 @@ between two events: as the harness does with kernels.
 """
 
 FLUSH_FACTOR = 2
+# About two milliseconds.
+QUEUEING_CYCLES = 4_000_000
 
 
 class Device:
@@ -46,6 +48,9 @@ class Device:
             graph.replay()
             self.stream.synchronize()
             start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            # The device waits until everything below is in its queue: an interpreter that has just been
+            # woken is slow, and its pauses would count.
+            torch.cuda._sleep(QUEUEING_CYCLES)
             self.flush.fill_(1)
             start.record()
             graph.replay()

@@ -33,6 +33,8 @@ impl Answer {
 
 /// The reference answers a whole shape when that takes less than this.
 const CHEAP_REFERENCE_S: f64 = 0.3;
+/// A CUDA kernel takes microseconds, and one reading of the clock wants dozens of contents.
+const CHEAP_REFERENCE_BESIDE_CUDA_S: f64 = 0.01;
 
 /// The reference and the oracle, compiled, and what is known of their speed.
 #[derive(Debug)]
@@ -79,7 +81,11 @@ impl Authorities {
     /// Decides who answers for a real workload.
     pub(super) fn answer_for(&self, lab: &Lab, shape: &Workload) -> Result<Answer, DeviceError> {
         let reference_s = work_units(lab, shape)? / self.reference_rate;
-        Ok(if reference_s < CHEAP_REFERENCE_S { Answer::Reference } else { Answer::Oracle })
+        let cheap_s = match lab.target {
+            TargetKind::Cpu => CHEAP_REFERENCE_S,
+            TargetKind::Cuda => CHEAP_REFERENCE_BESIDE_CUDA_S,
+        };
+        Ok(if reference_s < cheap_s { Answer::Reference } else { Answer::Oracle })
     }
 
     /// Estimates the seconds of one answer.
