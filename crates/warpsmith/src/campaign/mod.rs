@@ -13,6 +13,7 @@ use anyhow::{Context, Result, bail};
 use warpsmith_device::{bind, cuda};
 use warpsmith_evidence::{Question, Store};
 use warpsmith_model::lab::{Kernel, TargetKind};
+use warpsmith_model::stats::median_interval;
 use warpsmith_model::{
     Answer, Ask, Blob, BlobId, Candidate, CandidateId, Ceilings, Environment, EnvironmentId,
     FORMAT_VERSION, Fidelity, Finding, Job, KernelText, LabRecord, LabRef, Origin, Outcome, Params,
@@ -278,7 +279,9 @@ impl Campaign {
             return Ok(None);
         };
         // An abandoned trial depends on the incumbent of its time.
-        if matches!(warpsmith_search::score(&trial), warpsmith_search::Score::Abandoned { .. }) {
+        let is_abandoned =
+            matches!(warpsmith_search::score(&trial), warpsmith_search::Score::Abandoned { .. });
+        if is_abandoned && !still_hopeless(&trial, &request.limits) {
             return Ok(None);
         }
         self.store.adopt(&self.run, &trial, now_unix_s())?;
@@ -311,6 +314,17 @@ impl Campaign {
     fn lab_ref(&self, seed: u64) -> LabRef {
         LabRef { dir: self.loaded.dir.clone(), id: self.loaded.lab.id, seed }
     }
+}
+
+/// Says whether a trial that was given up would be given up against these limits too.
+fn still_hopeless(trial: &Trial, limits: &RequestLimits) -> bool {
+    trial.outcome.measurements().iter().any(|measurement| {
+        let interval = median_interval(&measurement.samples_s);
+        let incumbent_s = limits.incumbent_s.get(&measurement.workload);
+        interval
+            .zip(incumbent_s)
+            .is_some_and(|(interval, best_s)| interval.low > limits.hopeless_ratio * best_s)
+    })
 }
 
 /// A kernel as the worker receives it.

@@ -200,13 +200,14 @@ impl Campaign {
             let proposals = proposer.propose(self.pool.idle().min(room))?;
             let none_left = proposals.is_empty();
             for proposal in proposals {
-                let request = self.request(
+                let mut request = self.request(
                     kernel,
                     &proposal.params,
                     proposal.origin,
                     fidelity,
                     workloads.to_vec(),
                 )?;
+                request.limits.incumbent_s = incumbent(&trials);
                 match self.known(kernel, &request)? {
                     Some(trial) => {
                         proposer.observe(&Finding { trial: trial.clone(), blobs: Vec::new() });
