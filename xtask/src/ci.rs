@@ -34,11 +34,16 @@ pub fn run() -> Result<()> {
 const TOOLS: [(&str, &str); 2] = [("clang", "clang"), ("chromium", "chromium")];
 
 fn provision_tools() -> Result<()> {
-    let missing: Vec<&str> = TOOLS
+    let mut missing: Vec<&str> = TOOLS
         .iter()
         .filter(|(program, _)| !on_path(program))
         .map(|(_, package)| *package)
         .collect();
+    // `warpsmith setup` makes virtual environments; Debian's Python comes without the means.
+    let ensurepip = Command::new("python3").args(["-c", "import ensurepip"]).output();
+    if !ensurepip.is_ok_and(|output| output.status.success()) {
+        missing.push("python3-venv");
+    }
     if missing.is_empty() {
         return Ok(());
     }
