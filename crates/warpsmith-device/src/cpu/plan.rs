@@ -2,10 +2,6 @@
 //!
 //! Both are private to one version of one binary: the runner is the worker's own executable.
 
-use std::io::{self, Read, Write};
-use std::os::unix::net::UnixStream;
-
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 /// Everything that a runner needs to know. Open files follow: the control page, then (with a
@@ -81,21 +77,4 @@ pub(crate) struct Hello {
     /// Why inputs can be read before their launch, if they can. If not, and with a program, the
     /// descriptor that reveals them follows.
     pub(crate) no_hiding: Option<String>,
-}
-
-/// Sends a message.
-pub(crate) fn send(socket: &mut UnixStream, message: &impl Serialize) -> io::Result<()> {
-    let text = serde_json::to_vec(message)?;
-    let mut bytes = (text.len() as u64).to_le_bytes().to_vec();
-    bytes.extend(text);
-    socket.write_all(&bytes)
-}
-
-/// Receives a message.
-pub(crate) fn receive<T: DeserializeOwned>(socket: &mut UnixStream) -> io::Result<T> {
-    let mut length = [0; 8];
-    socket.read_exact(&mut length)?;
-    let mut text = vec![0; u64::from_le_bytes(length) as usize];
-    socket.read_exact(&mut text)?;
-    Ok(serde_json::from_slice(&text)?)
 }

@@ -25,7 +25,7 @@ use super::crash::{self, Description, Memory};
 use super::info;
 use super::layout::{Owner, Region};
 use super::outputs::Outputs;
-use super::plan::{self, Hello, Plan};
+use super::plan::{Hello, Plan};
 use super::runner::RUNNER_ARGUMENT;
 use crate::sys::memory::page_bytes;
 use crate::sys::process::{ChildState, OwnedChild, allow_cpu_time};
@@ -80,9 +80,9 @@ impl StartedRunner {
     ) -> io::Result<Hello> {
         self.socket.set_read_timeout(Some(deadline))?;
         self.socket.set_write_timeout(Some(deadline))?;
-        plan::send(&mut self.socket, plan)?;
+        socket::send_message(&mut self.socket, plan)?;
         socket::send_descriptors(&self.socket, files)?;
-        plan::receive(&mut self.socket)
+        socket::receive_message(&mut self.socket)
     }
 
     /// Receives the means to reveal inputs, which follows a runner's answer.

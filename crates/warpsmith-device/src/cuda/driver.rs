@@ -20,6 +20,9 @@ pub(super) struct DriverError {
     pub(super) code: sys::CUresult,
 }
 
+/// What is being done while a kernel runs.
+pub(super) const RUNNING: &str = "running the kernel";
+
 /// How often the cache is flushed before a reading: each takes some 40 µs.
 const FLUSHES: usize = 5;
 
@@ -155,7 +158,7 @@ impl Context {
     /// Waits until everything is done.
     pub(super) fn synchronize(&self) -> Result<()> {
         // SAFETY: the stream is ours.
-        check("running the kernel", unsafe { sys::cuStreamSynchronize(self.stream) })
+        check(RUNNING, unsafe { sys::cuStreamSynchronize(self.stream) })
     }
 
     /// Records what `enqueue` puts into the stream, instead of running it.
@@ -190,7 +193,7 @@ impl Context {
             check("recording an event", sys::cuEventRecord(self.start, self.stream))?;
             check("launching", sys::cuGraphLaunch(graph.0, self.stream))?;
             check("recording an event", sys::cuEventRecord(self.stop, self.stream))?;
-            check("running the kernel", sys::cuEventSynchronize(self.stop))?;
+            check(RUNNING, sys::cuEventSynchronize(self.stop))?;
             let code = sys::cuEventElapsedTime_v2(&raw mut milliseconds, self.start, self.stop);
             check("reading the clock", code)?;
         }

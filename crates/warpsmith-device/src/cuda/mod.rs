@@ -24,13 +24,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use warpsmith_model::lab::{Role, ScalarType};
-use warpsmith_model::{Compiler, CrashCause, CudaInfo, DeviceInfo, Environment, Guard, Isolation};
+use warpsmith_model::{Compiler, CrashCause, CudaInfo, DeviceInfo, Environment, Guard};
 
 pub use compile::{COMPILER, Resources, compile_unit, resources};
 pub use nvrtc::{COMPILE_ARGUMENT, compile_main};
 pub use server::{DEVICE_ARGUMENT, device_main};
 
 use crate::cpu::{Cpu, CpuConfig, poison};
+use crate::sys::socket::{receive_message, send_message};
 use crate::target::{
     Artifact, CaseId, Clocked, Extent, Fault, GridProgram, Program, Session, Target, TensorPlan,
     Unit,
@@ -42,8 +43,8 @@ use wire::{
 /// Describes a device of an architecture that is not at hand, for compiling: its names are known, its
 /// speed is not.
 pub fn device_of_arch(arch: &str) -> Option<DeviceInfo> {
-    // The least of the architecture's devices: multiprocessors of its largest chip, shared memory as the
-    // programming guide states it.
+    // Multiprocessors of a common device of the architecture, and shared memory as the programming guide
+    // states it.
     let (sms, smem_kib) = match arch {
         "sm_80" => (108, 163),
         "sm_86" | "sm_89" => (58, 99),
@@ -151,17 +152,11 @@ impl Cuda {
             let version = version.file_name().unwrap_or_default().to_string_lossy().to_string();
             environment.compilers.push(Compiler { name: COMPILER.to_string(), version });
         }
-        // A candidate is device code: it makes no system calls, opens no files, starts no processes.
-        environment.isolation = Isolation {
-            seccomp: Guard::Active,
-            landlock: Guard::Active,
-            rlimits: Guard::Active,
-            sealed_inputs: Guard::Missing {
-                reason:
-                    "device memory cannot be sealed; inputs are compared after each launch that \
-                         is judged"
-                        .to_string(),
-            },
+        // The other protections are the host's, for the reference; a candidate is device code, which makes
+        // no system calls and opens no files.
+        environment.isolation.sealed_inputs = Guard::Missing {
+            reason: "device memory cannot be sealed; inputs are compared after each launch that is judged"
+                .to_string(),
         };
         environment
     }
@@ -439,12 +434,14 @@ impl DeviceProcess {
 
     fn talk(&mut self, ask: &Ask, payload: &[&[u8]], deadline: Duration) -> io::Result<Reply> {
         let running = self.running.as_mut().ok_or_else(|| io::Error::other("no process"))?;
-        running.socket.set_read_timeout(Some(deadline.max(Duration::from_millis(1))))?;
-        wire::send(&mut running.socket, ask)?;
+        let deadline = deadline.max(Duration::from_millis(1));
+        running.socket.set_read_timeout(Some(deadline))?;
+        running.socket.set_write_timeout(Some(deadline.max(PATIENCE)))?;
+        send_message(&mut running.socket, ask)?;
         for bytes in payload {
             running.socket.write_all(bytes)?;
         }
-        wire::receive(&mut running.socket)
+        receive_message(&mut running.socket)
     }
 
     /// Receives the bytes that follow an answer.
@@ -452,7 +449,11 @@ impl DeviceProcess {
         let receiving = broken("receiving outputs");
         let running = self.running.as_mut();
         let running = running.ok_or_else(|| receiving(io::Error::other("no process")))?;
-        wire::receive_bytes(&mut running.socket, count).map_err(receiving)
+        wire::receive_bytes(&mut running.socket, count).map_err(|error| {
+            // What is left of them would be taken for the next answer.
+            self.running = None;
+            receiving(error)
+        })
     }
 }
 

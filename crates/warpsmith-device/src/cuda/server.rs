@@ -17,6 +17,7 @@ use super::wire::{
 };
 use crate::cpu::poison::{self, INPUT_SLACK};
 use crate::sys::process;
+use crate::sys::socket::{receive_message, send_message};
 
 /// The first argument that makes a binary call [`device_main`].
 pub const DEVICE_ARGUMENT: &str = "__cuda";
@@ -45,7 +46,7 @@ fn serve() -> io::Result<()> {
     let mut socket = UnixStream::from(unsafe { OwnedFd::from_raw_fd(0) });
     let mut device = Device::open();
     loop {
-        let ask: Ask = wire::receive(&mut socket)?;
+        let ask: Ask = receive_message(&mut socket)?;
         let payload = match &ask {
             Ask::Stage { sizes, .. } => wire::receive_bytes(&mut socket, sizes.iter().sum())?,
             Ask::Open { plan, .. } => wire::receive_bytes(&mut socket, plan.module_bytes)?,
@@ -57,12 +58,12 @@ fn serve() -> io::Result<()> {
         };
         match answered {
             Ok((reply, bytes)) => {
-                wire::send(&mut socket, &reply)?;
+                send_message(&mut socket, &reply)?;
                 io::Write::write_all(&mut socket, &bytes)?;
             }
             Err(failure) => {
                 let is_lost = failure.kind == FailureKind::Faulted;
-                wire::send(&mut socket, &Reply::Failed(failure))?;
+                send_message(&mut socket, &Reply::Failed(failure))?;
                 if is_lost {
                     return Ok(());
                 }
@@ -351,6 +352,8 @@ fn failure(error: DriverError) -> Failure {
         | code::CUDA_ERROR_ILLEGAL_INSTRUCTION
         | code::CUDA_ERROR_ASSERT
         | code::CUDA_ERROR_TENSOR_MEMORY_LEAK => FailureKind::Faulted,
+        // Whatever it is called, a kernel was running.
+        _ if error.doing == driver::RUNNING => FailureKind::Faulted,
         _ => FailureKind::Broken,
     };
     Failure { kind, message: error.to_string() }

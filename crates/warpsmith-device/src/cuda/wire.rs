@@ -1,10 +1,9 @@
 //! What the worker asks of the device process, and what it answers. Bytes follow where a message says
 //! so. Both ends are the same binary.
 
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::os::unix::net::UnixStream;
 
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use warpsmith_model::{CudaInfo, DType};
 
@@ -120,23 +119,6 @@ pub(super) enum FailureKind {
     NoDevice,
     /// Anything else.
     Broken,
-}
-
-/// Sends a message, length first.
-pub(super) fn send(socket: &mut UnixStream, message: &impl Serialize) -> io::Result<()> {
-    let text = serde_json::to_vec(message)?;
-    let mut bytes = (text.len() as u64).to_le_bytes().to_vec();
-    bytes.extend(text);
-    socket.write_all(&bytes)
-}
-
-/// Receives a message.
-pub(super) fn receive<T: DeserializeOwned>(socket: &mut UnixStream) -> io::Result<T> {
-    let mut length = [0; 8];
-    socket.read_exact(&mut length)?;
-    let mut text = vec![0; u64::from_le_bytes(length) as usize];
-    socket.read_exact(&mut text)?;
-    Ok(serde_json::from_slice(&text)?)
 }
 
 /// Receives raw bytes.

@@ -31,6 +31,8 @@ pub(super) struct Readings {
     disturbed: Vec<Reading>,
     /// Whether the machine had its speed when it was last looked at.
     was_quiet: bool,
+    /// Whether disturbed readings count, because there were no others for too long.
+    gave_up: bool,
 }
 
 /// What readings come to.
@@ -49,6 +51,7 @@ impl Readings {
             counted: Vec::new(),
             disturbed: Vec::new(),
             was_quiet: true,
+            gave_up: false,
         }
     }
 
@@ -81,7 +84,7 @@ impl Readings {
             time_s: clocked.elapsed_s / launches,
             ticks: clocked.ticks.map(|ticks| (ticks as f64 / launches) as u64),
         };
-        if self.was_quiet && is_quiet {
+        if self.gave_up || (self.was_quiet && is_quiet) {
             self.counted.push(reading);
         } else {
             self.disturbed.push(reading);
@@ -89,7 +92,9 @@ impl Readings {
         self.was_quiet = is_quiet;
         self.launched_s += clocked.elapsed_s;
         let spent_s = self.launched_s.max(self.started.elapsed().as_secs_f64());
-        if spent_s > PATIENCE * self.rule.budget_s && self.counted.len() < self.rule.min_samples {
+        let is_late = spent_s > PATIENCE * self.rule.budget_s;
+        if is_late && !self.gave_up && self.counted.len() < self.rule.min_samples {
+            self.gave_up = true;
             self.counted.append(&mut self.disturbed);
             bench.notes.push(format!(
                 "{workload}: something else kept the machine busy; its readings count nevertheless"

@@ -1,8 +1,11 @@
-//! Sending bytes together with open files over a Unix socket.
+//! Sending messages, and bytes together with open files, over a Unix socket.
 
-use std::io;
+use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 /// The most descriptors that Linux takes in one message (`SCM_MAX_FD`).
 const DESCRIPTORS_PER_MESSAGE: usize = 253;
@@ -97,4 +100,21 @@ pub(crate) fn receive_descriptors(socket: &UnixStream, count: usize) -> io::Resu
         }
     }
     Ok(received)
+}
+
+/// Sends a message, its length first.
+pub(crate) fn send_message(socket: &mut UnixStream, message: &impl Serialize) -> io::Result<()> {
+    let text = serde_json::to_vec(message)?;
+    let mut bytes = (text.len() as u64).to_le_bytes().to_vec();
+    bytes.extend(text);
+    socket.write_all(&bytes)
+}
+
+/// Receives a message.
+pub(crate) fn receive_message<T: DeserializeOwned>(socket: &mut UnixStream) -> io::Result<T> {
+    let mut length = [0; 8];
+    socket.read_exact(&mut length)?;
+    let mut text = vec![0; u64::from_le_bytes(length) as usize];
+    socket.read_exact(&mut text)?;
+    Ok(serde_json::from_slice(&text)?)
 }

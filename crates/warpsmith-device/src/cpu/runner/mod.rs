@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::cpu::control::{ControlPage, stage};
 use crate::cpu::layout::{ARENA_ALIGNMENT, LEAD_BYTES};
-use crate::cpu::plan::{self, Hello, OverlayPlan, Plan, ProgramPlan, Source};
+use crate::cpu::plan::{Hello, OverlayPlan, Plan, ProgramPlan, Source};
 use crate::sys::memory::{Mapping, Overlay};
 use crate::sys::userfault::Userfault;
 use crate::sys::{check, futex, process, socket};
@@ -93,7 +93,7 @@ fn receive() -> io::Result<Received> {
     let mapped = confine::mapped_bytes();
     process::forgo_new_privileges()?;
     let no_landlock = confine::close_file_system().err();
-    let plan: Plan = plan::receive(&mut socket)?;
+    let plan: Plan = socket::receive_message(&mut socket)?;
     // SAFETY: has no preconditions.
     if unsafe { libc::getppid() } != plan.worker as libc::pid_t {
         return Err(io::Error::other("the worker ended before its runner began"));
@@ -127,7 +127,7 @@ fn prepare(received: Received) -> Result<(), Failure> {
         .and_then(|()| confine::filter_for_loading(&protected))
         .err();
     let hello = Hello { arena_start: arena as u64, no_seccomp, no_landlock, no_rlimits, no_hiding };
-    plan::send(&mut socket, &hello).map_err(broken("answering the worker"))?;
+    socket::send_message(&mut socket, &hello).map_err(broken("answering the worker"))?;
     let Some(program) = plan.program else {
         // Asked only how well it is confined.
         std::process::exit(0);
