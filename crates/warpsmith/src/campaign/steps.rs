@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
-use warpsmith_model::lab::Kernel;
+use warpsmith_device::bind;
+use warpsmith_model::lab::{Kernel, TargetKind};
 use warpsmith_model::stats::median;
 use warpsmith_model::{
     Answer, Ask, ChainRecord, Fidelity, Finding, Origin, Params, Trial, Value, suggest, units,
@@ -57,7 +58,7 @@ impl Campaign {
         let mut progress = Progress::new("ladder", kernels.len() as u64);
         for kernel in &kernels {
             self.stop_if_asked()?;
-            if let Some(reason) = self.unavailable(&kernel.default) {
+            if let Some(reason) = self.unavailable(kernel, &kernel.default) {
                 say(format!("  {} is left out: {reason}", kernel.name));
                 continue;
             }
@@ -180,7 +181,7 @@ impl Campaign {
         workloads: &[String],
         budget: Budget,
     ) -> Result<Vec<Trial>> {
-        let mut trials: Vec<Trial> = Vec::new();
+        let mut trials = Trials::default();
         for trial in self.stored(fidelity)? {
             if trial.job.candidate.kernel == kernel.name {
                 proposer.observe(&Finding { trial: trial.clone(), blobs: Vec::new() });
@@ -190,7 +191,7 @@ impl Campaign {
         let started = Instant::now();
         let mut progress = Progress::new(name, budget.trials);
         for _ in 0..trials.len() {
-            progress.step(&best_words(&trials));
+            progress.step(&trials.best_words());
         }
         while (trials.len() as u64) < budget.trials
             && started.elapsed().as_secs_f64() < budget.seconds
@@ -207,17 +208,17 @@ impl Campaign {
                     fidelity,
                     workloads.to_vec(),
                 )?;
-                request.limits.incumbent_s = incumbent(&trials);
+                request.limits.incumbent_s = trials.incumbent();
                 match self.known(kernel, &request)? {
                     Some(trial) => {
                         proposer.observe(&Finding { trial: trial.clone(), blobs: Vec::new() });
                         trials.push(trial);
-                        progress.step(&best_words(&trials));
+                        progress.step(&trials.best_words());
                     }
                     None => self.pool.submit(kernel, request),
                 }
             }
-            self.pool.set_incumbent(&incumbent(&trials));
+            self.pool.set_incumbent(&trials.incumbent());
             let Some(finding) = self.pool.next(&self.loaded.lab)? else {
                 if none_left {
                     break;
@@ -227,17 +228,17 @@ impl Campaign {
             let trial = self.keep(kernel, finding)?;
             proposer.observe(&Finding { trial: trial.clone(), blobs: Vec::new() });
             trials.push(trial);
-            progress.step(&best_words(&trials));
+            progress.step(&trials.best_words());
         }
         self.pool.clear();
-        progress.finish(&format!("{} trials, {}", trials.len(), best_words(&trials)));
-        Ok(trials)
+        progress.finish(&format!("{} trials, {}", trials.len(), trials.best_words()));
+        Ok(trials.all)
     }
 
     /// The author's parameters as a seed, where this machine can build them.
     fn author_seed(&self, kernel: &Kernel) -> Vec<Proposal> {
         let params = kernel.default.clone();
-        match self.unavailable(&params) {
+        match self.unavailable(kernel, &params) {
             Some(_) => Vec::new(),
             None => vec![Proposal { params, origin: Origin::Seed }],
         }
@@ -263,8 +264,13 @@ impl Campaign {
             .with_context(|| format!("the space of kernel `{}`", kernel.name))
     }
 
-    /// Says why parameters cannot be built on this machine.
-    pub fn unavailable(&self, params: &Params) -> Option<String> {
+    /// Says why a kernel cannot be built for this device with these parameters.
+    pub fn unavailable(&self, kernel: &Kernel, params: &Params) -> Option<String> {
+        if self.loaded.lab.target == TargetKind::Cuda
+            && let Err(reason) = bind::architecture(kernel, &self.environment.device)
+        {
+            return Some(reason.to_string());
+        }
         let compiler = self.compiler(params);
         (!self.has_compiler(&compiler)).then(|| format!("`{compiler}` was not found on PATH"))
     }
@@ -302,6 +308,41 @@ impl Campaign {
     /// Stops cleanly when the user asked to.
     pub fn stop_if_asked(&self) -> Result<()> {
         if self.interrupt.asked() { Err(Interrupted.into()) } else { Ok(()) }
+    }
+}
+
+/// The trials of a search, and which of them is the best so far: to look through all of them for each
+/// would take longer than to replay them.
+#[derive(Debug, Default)]
+struct Trials {
+    all: Vec<Trial>,
+    best: Option<(Score, usize)>,
+}
+
+impl Trials {
+    fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    fn push(&mut self, trial: Trial) {
+        let score = score(&trial);
+        let is_better = self.best.is_none_or(|(best, _)| score < best);
+        if score.time_s().is_some() && is_better {
+            self.best = Some((score, self.all.len()));
+        }
+        self.all.push(trial);
+    }
+
+    fn best(&self) -> &[Trial] {
+        self.best.map_or(&[], |(_, idx)| &self.all[idx..=idx])
+    }
+
+    fn incumbent(&self) -> BTreeMap<String, f64> {
+        incumbent(self.best())
+    }
+
+    fn best_words(&self) -> String {
+        best_words(self.best())
     }
 }
 

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
-use warpsmith_model::lab::{Kernel, parse_kernel};
+use warpsmith_model::lab::{Kernel, TargetKind, parse_kernel};
 use warpsmith_model::{Fidelity, Goal, Origin, Params, RequestLimits, Trial, Value, Verdict};
 
 use super::{CliFailure, Context, plain_settings, summary, with_campaign};
@@ -61,8 +61,16 @@ pub fn run(context: &Context, arguments: CheckArgs) -> Result<()> {
         for kernel in &kernels {
             campaign.stop_if_asked()?;
             let params = with_settings(kernel, &arguments.set)?;
-            if let Some(reason) = campaign.unavailable(&params) {
-                bail!("`{}` cannot be checked: {reason}", kernel.name);
+            if let Some(reason) = campaign.unavailable(kernel, &params) {
+                let words = format!("`{}` cannot be checked: {reason}", kernel.name);
+                // A ladder may end in rungs for other devices; a compiler is the machine's to have.
+                let is_for_another_device =
+                    campaign.loaded.lab.target == TargetKind::Cuda && arguments.kernel.is_none();
+                if !is_for_another_device {
+                    bail!("{words}");
+                }
+                say(format!("  {words}"));
+                continue;
             }
             let trial = {
                 let limit = |limits: &mut RequestLimits| {
