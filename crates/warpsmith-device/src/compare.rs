@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use warpsmith_model::lab::{Baseline, Kernel, Workload};
+use warpsmith_model::lab::{Baseline, Kernel, TargetKind, Workload};
 use warpsmith_model::rng::Rng;
 use warpsmith_model::stats::paired_speedup;
 use warpsmith_model::{
@@ -103,7 +103,7 @@ pub fn compare(
             Some(reason) => missing.push(MissingBaseline {
                 name: side.subject.name().to_string(),
                 reason,
-                how: "warpsmith setup baselines".to_string(),
+                how: way_to_get(lab, lab_dir),
             }),
         }
     }
@@ -129,6 +129,15 @@ pub fn compare(
         missing,
         notes,
     })
+}
+
+/// Returns the command that provides the baselines of a lab. Those for a GPU are large and not among
+/// the labs that it looks at unasked.
+fn way_to_get(lab: &Lab, lab_dir: &Path) -> String {
+    match lab.target {
+        TargetKind::Cpu => "warpsmith setup baselines".to_string(),
+        TargetKind::Cuda => format!("warpsmith setup baselines --labs {}", lab_dir.display()),
+    }
 }
 
 /// An entrant with what it needs to run.

@@ -106,8 +106,7 @@ impl Conversation {
         })?;
         if let Some(module) = answer["missing"].as_str() {
             return Err(Fault::Unavailable(format!(
-                "the Python module `{module}` is missing; the baseline needs {}: install with \
-                 `warpsmith setup baselines`",
+                "the Python module `{module}` is missing; the baseline needs {}",
                 self.packages.join(", ")
             )));
         }
