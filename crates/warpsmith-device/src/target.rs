@@ -5,7 +5,9 @@
 //! there is nothing that a candidate could tell apart. The gate, the clock and the comparison are
 //! written once, against sessions, for CPU candidates, Python baselines and test fakes alike.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
+use std::process::ExitStatus;
 use std::time::Duration;
 
 use warpsmith_model::lab::{Role, ScalarType};
@@ -36,6 +38,17 @@ pub trait Target {
         None
     }
 
+    /// Runs programs once each, one after the other, in a process that is started by `watcher` (a
+    /// program with its arguments, such as a profiler) and belongs to it.
+    fn watch(
+        &mut self,
+        _watcher: &[OsString],
+        _runs: &[(&Program, CaseId)],
+        _deadline: Duration,
+    ) -> Result<Watched, Fault> {
+        Err(Fault::Unavailable("this target cannot be watched by another program".to_string()))
+    }
+
     /// Starts a fresh process (or context) that has the program loaded and sees these cases.
     /// Outputs of every case are poisoned. The session can launch each case any number of times,
     /// but callers that time launch each case once per session, so that no answer can be cached.
@@ -54,6 +67,12 @@ pub trait Session {
     /// becomes right after the clock stopped is not seen. Fails when the deadline passes.
     fn launch(&mut self, cases: &[usize], extent: &Extent) -> Result<Clocked, Fault>;
 
+    /// Launches as [`Session::launch`] does, with caches as the same launches leave them; none where a
+    /// target cannot tell cold from warm. Outputs are not looked at afterwards.
+    fn launch_warm(&mut self, _cases: &[usize]) -> Result<Option<Clocked>, Fault> {
+        Ok(None)
+    }
+
     /// Returns the bytes of an output tensor (`tensor` indexes `Program::tensors`) as the last
     /// launch left them.
     fn output(&self, case: usize, tensor: usize) -> &[u8];
@@ -64,6 +83,15 @@ pub trait Session {
 
     /// Fills the outputs of a case with poison (NaN) again.
     fn poison(&mut self, case: usize);
+}
+
+/// How a watched process ended.
+#[derive(Debug)]
+pub struct Watched {
+    /// The watcher's status; none when it did not end in time.
+    pub status: Option<ExitStatus>,
+    /// Why not everything ran, if it did not.
+    pub fault: Option<Fault>,
 }
 
 /// One source to compile.

@@ -15,13 +15,15 @@ pub mod toolkit;
 mod wire;
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::io::{self, Write};
+use std::net::Shutdown;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use warpsmith_model::lab::{Role, ScalarType};
 use warpsmith_model::{Compiler, CrashCause, CudaInfo, DeviceInfo, Environment, Guard};
@@ -34,10 +36,11 @@ use crate::cpu::{Cpu, CpuConfig, poison};
 use crate::sys::socket::{receive_message, send_message};
 use crate::target::{
     Artifact, CaseId, Clocked, Extent, Fault, GridProgram, Program, Session, Target, TensorPlan,
-    Unit,
+    Unit, Watched,
 };
 use wire::{
-    Ask, FailureKind, GUARD_BYTES, LaunchWire, MapWire, Reply, ScalarWire, SessionPlan, TensorWire,
+    Ask, Caches, FailureKind, GUARD_BYTES, LaunchWire, MapWire, Reply, ScalarWire, SessionPlan,
+    TensorWire,
 };
 
 /// Describes a device of an architecture that is not at hand, for compiling: its names are known, its
@@ -87,6 +90,9 @@ pub struct CudaConfig {
 /// in.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// How often it is looked whether a watched process has ended.
+const FINISH_LOOK: Duration = Duration::from_millis(5);
+
 /// An NVIDIA GPU.
 #[derive(Debug)]
 pub struct Cuda {
@@ -114,8 +120,12 @@ impl Cuda {
     /// Sets the target up: starts the device process and asks what device there is.
     pub fn new(config: CudaConfig) -> Result<Self, Fault> {
         let host = Cpu::new(config.host.clone())?;
-        let mut process =
-            DeviceProcess { exe: config.device_exe.clone(), running: None, number: 0 };
+        let mut process = DeviceProcess {
+            exe: config.device_exe.clone(),
+            watcher: Vec::new(),
+            running: None,
+            number: 0,
+        };
         let Reply::Device { name, l2_bytes, info } = process.ask(&Ask::Describe, &[], PATIENCE)?
         else {
             return Err(misuse("the device process did not describe its device"));
@@ -195,22 +205,13 @@ impl Cuda {
         cases: &[CaseId],
         deadline: Duration,
     ) -> Result<Box<dyn Session>, Fault> {
-        let module = std::fs::read(&program.artifact.path).map_err(|source| Fault::Broken {
-            what: format!("loading {}", program.artifact.path.display()),
-            source,
-        })?;
-        if warpsmith_model::BlobId::of(&module) != program.artifact.binary {
-            return Err(misuse("an artifact's content is not what was compiled"));
-        }
+        let module = module_of(program)?;
         let mut process = self.device.lock().unwrap_or_else(PoisonError::into_inner);
         let number = process.alive()?;
         for case in cases {
             let staged = self.cases.get_mut(&case.0).ok_or_else(not_staged)?;
             if staged.on_device != Some(number) {
-                let sizes = staged.contents.iter().map(Vec::len).collect();
-                let ask = Ask::Stage { case: case.0, sizes };
-                let payload: Vec<&[u8]> = staged.contents.iter().map(Vec::as_slice).collect();
-                process.ask(&ask, &payload, PATIENCE)?;
+                process.stage(case.0, &staged.contents)?;
                 staged.on_device = Some(number);
             }
         }
@@ -291,6 +292,34 @@ impl Target for Cuda {
         }
     }
 
+    fn watch(
+        &mut self,
+        watcher: &[OsString],
+        runs: &[(&Program, CaseId)],
+        deadline: Duration,
+    ) -> Result<Watched, Fault> {
+        let exe = self.config.device_exe.clone();
+        let mut process =
+            DeviceProcess { exe, watcher: watcher.to_vec(), running: None, number: 0 };
+        let mut fault = None;
+        for (program, case) in runs {
+            let grid = program.grid.as_ref().ok_or_else(|| misuse("a reference is not watched"))?;
+            let staged = self.cases.get(&case.0).ok_or_else(not_staged)?;
+            let ran = process.run_once(program, grid, *case, &staged.contents, deadline);
+            match ran {
+                Ok(()) => {}
+                Err(crashed @ (Fault::Crashed(_) | Fault::TimedOut { .. })) => {
+                    fault = Some(crashed);
+                    break;
+                }
+                Err(other) => return Err(other),
+            }
+        }
+        // Whatever happened, the watcher has something to say about it.
+        let status = process.finish(deadline)?;
+        Ok(Watched { status, fault })
+    }
+
     fn open(
         &mut self,
         program: &Program,
@@ -302,6 +331,18 @@ impl Target for Cuda {
             None => self.open_on_host(program, cases, deadline),
         }
     }
+}
+
+/// Reads the module that a program loads, and makes sure that it is the one that was compiled.
+fn module_of(program: &Program) -> Result<Vec<u8>, Fault> {
+    let module = std::fs::read(&program.artifact.path).map_err(|source| Fault::Broken {
+        what: format!("loading {}", program.artifact.path.display()),
+        source,
+    })?;
+    if warpsmith_model::BlobId::of(&module) != program.artifact.binary {
+        return Err(misuse("an artifact's content is not what was compiled"));
+    }
+    Ok(module)
 }
 
 fn session_plan(
@@ -350,6 +391,8 @@ fn session_plan(
 #[derive(Debug)]
 struct DeviceProcess {
     exe: Option<PathBuf>,
+    /// A program, with its arguments, that runs the process and watches it; empty for none.
+    watcher: Vec<OsString>,
     running: Option<Running>,
     /// Counts the processes: what one of them held, the next one does not.
     number: u64,
@@ -375,8 +418,8 @@ impl DeviceProcess {
         if self.running.is_none() {
             let starting = broken("starting the device process");
             let (socket, theirs) = UnixStream::pair().map_err(&starting)?;
-            let exe = self.exe.as_deref().unwrap_or(Path::new("/proc/self/exe"));
-            let child = Command::new(exe)
+            let child = self
+                .command()?
                 .arg(DEVICE_ARGUMENT)
                 .stdin(Stdio::from(OwnedFd::from(theirs)))
                 .stdout(Stdio::null())
@@ -386,6 +429,66 @@ impl DeviceProcess {
             self.running = Some(Running { child, socket });
         }
         Ok(self.number)
+    }
+
+    /// The command that starts the process, alone or under its watcher.
+    fn command(&self) -> Result<Command, Fault> {
+        let own = Path::new("/proc/self/exe");
+        let exe = self.exe.as_deref().unwrap_or(own);
+        let Some((watcher, arguments)) = self.watcher.split_first() else {
+            return Ok(Command::new(exe));
+        };
+        // To the watcher, the link would be the watcher itself.
+        let exe = exe.canonicalize().map_err(broken("finding this program's file"))?;
+        let mut command = Command::new(watcher);
+        command.args(arguments).arg(exe);
+        Ok(command)
+    }
+
+    /// Takes in the inputs of a case.
+    fn stage(&mut self, case: usize, contents: &[Vec<u8>]) -> Result<(), Fault> {
+        let sizes = contents.iter().map(Vec::len).collect();
+        let payload: Vec<&[u8]> = contents.iter().map(Vec::as_slice).collect();
+        self.ask(&Ask::Stage { case, sizes }, &payload, PATIENCE)?;
+        Ok(())
+    }
+
+    /// Runs a program once on a case, without a clock, and forgets both.
+    fn run_once(
+        &mut self,
+        program: &Program,
+        grid: &GridProgram,
+        case: CaseId,
+        contents: &[Vec<u8>],
+        deadline: Duration,
+    ) -> Result<(), Fault> {
+        let module = module_of(program)?;
+        self.stage(case.0, contents)?;
+        let session = 0;
+        let plan = Box::new(session_plan(program, grid, &[case], module.len())?);
+        self.ask(&Ask::Open { session, plan }, &[&module], PATIENCE.max(deadline))?;
+        self.ask(&Ask::Watch { session, slot: 0 }, &[], deadline)?;
+        self.ask(&Ask::Close { session }, &[], PATIENCE)?;
+        self.ask(&Ask::Unstage { case: case.0 }, &[], PATIENCE)?;
+        Ok(())
+    }
+
+    /// Lets the process end by itself, so that its watcher can say what it saw; none when it was ended
+    /// already, or did not end in time.
+    fn finish(&mut self, deadline: Duration) -> Result<Option<ExitStatus>, Fault> {
+        let Some(running) = &mut self.running else { return Ok(None) };
+        let ending = broken("ending the device process");
+        running.socket.shutdown(Shutdown::Both).map_err(&ending)?;
+        let started = Instant::now();
+        while started.elapsed() < deadline {
+            if let Some(status) = running.child.try_wait().map_err(&ending)? {
+                self.running = None;
+                return Ok(Some(status));
+            }
+            std::thread::sleep(FINISH_LOOK);
+        }
+        self.running = None;
+        Ok(None)
     }
 
     /// Asks, with bytes behind the question, and returns the answer. A process that does not answer in
@@ -399,7 +502,10 @@ impl DeviceProcess {
                 Err(match failure.kind {
                     FailureKind::Refused => Fault::Crashed(CrashCause::NotLoadable { message }),
                     FailureKind::Faulted => {
-                        self.running = None;
+                        // It ends by itself; a watcher has yet to say what it saw.
+                        if self.watcher.is_empty() {
+                            self.running = None;
+                        }
                         Fault::Crashed(CrashCause::Device { message })
                     }
                     FailureKind::OutOfMemory => Fault::Unavailable(format!(
@@ -483,6 +589,15 @@ impl CudaSession {
         Ok(process)
     }
 
+    fn clocked(&self, cases: &[usize], caches: Caches) -> Result<f64, Fault> {
+        let ask = Ask::Launch { session: self.session, slots: cases.to_vec(), caches };
+        let reply = self.process()?.ask(&ask, &[], self.deadline)?;
+        let Reply::Clocked { seconds } = reply else {
+            return Err(misuse("the device process read no clock"));
+        };
+        Ok(seconds)
+    }
+
     fn fetch(&mut self, slot: usize) -> Result<(), Fault> {
         let bytes = {
             let mut process = self.process()?;
@@ -513,15 +628,16 @@ impl Session for CudaSession {
         if let Some(reason) = &self.lost {
             return Err(misuse(reason));
         }
-        let ask = Ask::Launch { session: self.session, slots: cases.to_vec(), cold: true };
-        let reply = self.process()?.ask(&ask, &[], self.deadline)?;
-        let Reply::Clocked { seconds } = reply else {
-            return Err(misuse("the device process read no clock"));
-        };
+        let seconds = self.clocked(cases, Caches::Cold)?;
         for slot in cases {
             self.fetch(*slot)?;
         }
         Ok(Clocked { elapsed_s: seconds, ticks: None })
+    }
+
+    fn launch_warm(&mut self, cases: &[usize]) -> Result<Option<Clocked>, Fault> {
+        let seconds = self.clocked(cases, Caches::Warm)?;
+        Ok(Some(Clocked { elapsed_s: seconds, ticks: None }))
     }
 
     fn output(&self, case: usize, tensor: usize) -> &[u8] {

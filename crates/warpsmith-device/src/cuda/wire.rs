@@ -23,14 +23,25 @@ pub(super) enum Ask {
     Changed { case: usize },
     /// Load a module and prepare a session; the module's bytes follow.
     Open { session: u64, plan: Box<SessionPlan> },
-    /// Run these slots, one after the other, under one reading of the clock.
-    Launch { session: u64, slots: Vec<usize>, cold: bool },
+    /// Run these slots, one after the other, under one reading of the clock, with caches as stated.
+    Launch { session: u64, slots: Vec<usize>, caches: Caches },
+    /// Run a slot without a graph and a clock, for whoever watches: a profiler or a sanitizer.
+    Watch { session: u64, slot: usize },
     /// Send the outputs of a slot with their guards; the bytes follow the answer.
     Fetch { session: u64, slot: usize },
     /// Fill the outputs of a slot with poison, and their guards with canaries.
     Poison { session: u64, slot: usize },
     /// End a session.
     Close { session: u64 },
+}
+
+/// What the caches hold when the clock starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Caches {
+    /// Nothing of the inputs.
+    Cold,
+    /// What the same launches left there.
+    Warm,
 }
 
 /// Everything that a session needs.
