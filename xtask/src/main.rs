@@ -14,6 +14,7 @@ Commands:
   tidy    Check the rules that no compiler knows: crate arrows, file lengths, unsafe, labs
   bench   Measure every lab, store docs/results/*.json and render the tables
   tables  Render the stored results into the Markdown files
+  adopt   Take over the results of a GPU machine: `cargo xtask adopt FOLDER`
   size    Print the lines of each crate and lab";
 
 fn main() -> ExitCode {
@@ -23,6 +24,10 @@ fn main() -> ExitCode {
         "tidy" => tidy::run(),
         "bench" => tables::bench(),
         "tables" => tables::write_tables(),
+        "adopt" => match std::env::args().nth(2) {
+            Some(folder) => tables::adopt(std::path::Path::new(&folder)),
+            None => Err(anyhow::anyhow!("name the folder: `cargo xtask adopt FOLDER`")),
+        },
         "size" => tidy::size(),
         _ => {
             eprintln!("{USAGE}");

@@ -45,6 +45,35 @@ pub fn bench() -> Result<()> {
     write_tables()
 }
 
+/// Takes over the results that a GPU machine wrote (`tests/gpu/measure.sh`) and renders the tables.
+pub fn adopt(folder: &Path) -> Result<()> {
+    let results = root().join("docs/results");
+    let mut names = Vec::new();
+    for entry in
+        fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))?
+    {
+        let path = entry?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        if !name.ends_with("-cuda.json") {
+            continue;
+        }
+        let text = fs::read_to_string(&path)?;
+        let mut value: Value = serde_json::from_str(&text)
+            .with_context(|| format!("{} is not JSON", path.display()))?;
+        // The raw rounds stay in the evidence; the tables need the medians and the ratios alone.
+        if let Some(object) = value.as_object_mut() {
+            object.remove("record");
+        }
+        fs::write(results.join(&name), pretty(&value)?)?;
+        names.push(name);
+    }
+    if names.is_empty() {
+        bail!("{} holds no *-cuda.json", folder.display());
+    }
+    println!("adopted {}", names.join(", "));
+    write_tables()
+}
+
 /// Renders the stored results into the Markdown files.
 pub fn write_tables() -> Result<()> {
     for (path, text) in rendered()? {
@@ -72,6 +101,14 @@ fn rendered() -> Result<Vec<(PathBuf, String)>> {
     for lab in LABS {
         let Some(summary) = stored(&root, lab)? else { continue };
         text = replace(&text, &format!("results-{lab}"), &summary_table(&summary)?)?;
+    }
+    for lab in LABS {
+        let Some(times) = stored(&root, &format!("{lab}-cuda"))? else { continue };
+        text = replace(&text, &format!("results-{lab}-cuda"), &times_table(&times)?)?;
+        let readme = root.join("labs").join(lab).join("cuda/README.md");
+        if let Ok(text) = fs::read_to_string(&readme) {
+            files.push((readme, replace(&text, "times", &times_table(&times)?)?));
+        }
     }
     files.push((readme, text));
     for lab in LABS {
@@ -137,6 +174,61 @@ fn ladder_table(ladder: &Value) -> Result<String> {
     rows.reverse();
     lines.extend(rows);
     lines.push(format!("| `{}` | 1 |", text(&first["of"])));
+    Ok(lines.join("\n"))
+}
+
+/// A row per workload: every contender's time, and the first one's speed-up over the best library.
+fn times_table(result: &Value) -> Result<String> {
+    let rows = result["times"].as_array().context("the result has no times")?;
+    let speedups = result["speedups"].as_array().context("the result has no speed-ups")?;
+    let first = rows.first().context("the result has no workloads")?;
+    let labels: Vec<&Value> =
+        first["times"].as_array().context("no times")?.iter().map(|it| &it["label"]).collect();
+    let own = text(labels.first().context("nobody was compared")?);
+    let mut head = "| workload | rate | of the roofline |".to_string();
+    let mut rule = "|---|--:|--:|".to_string();
+    for label in &labels {
+        head += &format!(" {} |", text(label));
+        rule += "--:|";
+    }
+    let mut lines = vec![
+        format!(
+            "{}; times are medians of interleaved rounds; rate and ratio are `{own}`'s",
+            text(&result["device"])
+        ),
+        String::new(),
+        head + " over the best library |",
+        rule + "--:|",
+    ];
+    for row in rows {
+        let workload = text(&row["workload"]);
+        let times = row["times"].as_array().context("no times")?;
+        let own_s = times.first().and_then(|it| it["median_s"].as_f64());
+        let rate = own_s.zip(row["flops"].as_f64()).map_or_else(
+            || "–".to_string(),
+            |(time_s, flops)| format!("{:.1} TFLOP/s", flops / time_s / 1e12),
+        );
+        let share = own_s.zip(row["roofline_s"].as_f64()).map_or_else(
+            || "–".to_string(),
+            |(time_s, least_s)| format!("{:.0} %", 100.0 * least_s / time_s),
+        );
+        let mut line = format!("| {workload} | {rate} | {share} |");
+        for it in times {
+            line += &format!(" {} |", it["median_s"].as_f64().map_or("–".to_string(), time));
+        }
+        let best = times
+            .iter()
+            .filter(|it| it["is_baseline"] == true)
+            .filter_map(|it| Some((it["median_s"].as_f64()?, text(&it["label"]))))
+            .min_by(|a, b| a.0.total_cmp(&b.0));
+        let against = best.and_then(|(_, label)| {
+            let speedup = speedups.iter().find(|it| text(&it["over"]) == label)?;
+            let cells = speedup["workloads"].as_array()?;
+            let cell = cells.iter().find(|cell| text(&cell["workload"]) == workload)?;
+            Some(format!("{} {label}", ratio(cell)))
+        });
+        lines.push(format!("{line} {} |", against.unwrap_or_else(|| "–".to_string())));
+    }
     Ok(lines.join("\n"))
 }
 

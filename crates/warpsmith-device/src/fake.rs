@@ -80,7 +80,7 @@ impl FakeCall<'_> {
         for (idx, element) in bytes.chunks_exact(dtype.size()).enumerate() {
             let block = (idx * blocks / values.len()) as i64;
             let launched = match self.extent {
-                Extent::All => true,
+                Extent::All | Extent::Counted => true,
                 Extent::Blocks(chosen) => chosen.contains(&block),
             };
             if launched {
@@ -103,7 +103,7 @@ impl FakeCall<'_> {
     /// Returns the share of the last launch's blocks that was launched.
     pub fn share(&self) -> f64 {
         match self.extent {
-            Extent::All => 1.0,
+            Extent::All | Extent::Counted => 1.0,
             Extent::Blocks(chosen) => {
                 let blocks = self.program.launches.last().map_or(1, |launch| launch.blocks);
                 chosen.len() as f64 / blocks as f64

@@ -246,6 +246,8 @@ pub struct LaunchPlan {
 pub enum Extent {
     /// Every launch, every block.
     All,
+    /// The same, on the device's own cycle counter where it has one that others cannot reach.
+    Counted,
     /// Every launch but the last in full and outside of the clock; of the last these blocks alone.
     Blocks(Vec<i64>),
 }

@@ -3,17 +3,20 @@
 //! [`Pool::submit`] queues requests, [`Pool::next`] answers them in order. Compilers run in
 //! parallel and fill the artifact cache; one worker process measures. On the CPU target the
 //! compilers would disturb the measurement, so a whole batch is compiled before the first of it is
-//! measured; a machine-wide lock keeps the compilers of other campaigns away too.
+//! measured; a machine-wide lock keeps the compilers of other campaigns away too. A GPU is not
+//! disturbed by compilers: there they run [`Ahead`] of the measurement, all the time.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::sync::{Mutex, Once};
+use std::path::Path;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, Once, PoisonError};
+use std::thread::JoinHandle;
 
 use anyhow::{Context, Result};
 use warpsmith_device::bind;
 use warpsmith_device::compile_unit;
 use warpsmith_device::cpu::{Quiet, QuietGuard, quiet_lock, quiet_lock_path};
 use warpsmith_device::target::Unit;
-use warpsmith_model::lab::{Grid, Kernel, lookup_all};
+use warpsmith_model::lab::{Grid, Kernel, TargetKind, lookup_all};
 use warpsmith_model::{
     Answer, Ask, Blob, BlobId, Build, DeviceInfo, Expr, Finding, Hasher, Lab, Outcome, Request,
     Trial, TrialId,
@@ -31,6 +34,8 @@ pub struct Pool {
     worker: Worker,
     queue: VecDeque<Queued>,
     twins: HashMap<BlobId, Trial>,
+    /// Compilers that run beside the measurement; none where they would disturb it.
+    ahead: Option<Ahead>,
 }
 
 #[derive(Debug)]
@@ -38,6 +43,8 @@ struct Queued {
     request: Request,
     kernel: Kernel,
     compiled: bool,
+    /// The last of its units, as the compilers ahead count them.
+    ticket: u64,
 }
 
 impl Pool {
@@ -49,22 +56,43 @@ impl Pool {
             worker,
             queue: VecDeque::new(),
             twins: HashMap::new(),
+            ahead: device.cuda.is_some().then(|| Ahead::new(project)),
         }
     }
 
     /// Returns how many more requests would keep the compilers busy.
     pub fn idle(&self) -> usize {
-        if self.queue.is_empty() { 2 * self.device.threads as usize } else { 0 }
+        match &self.ahead {
+            Some(_) => (2 * processors()).saturating_sub(self.queue.len()),
+            None if self.queue.is_empty() => 2 * processors(),
+            None => 0,
+        }
+    }
+
+    /// Returns how many requests wait.
+    pub fn queued(&self) -> usize {
+        self.queue.len()
     }
 
     /// Queues a request.
-    pub fn submit(&mut self, kernel: &Kernel, request: Request) {
-        self.queue.push_back(Queued { request, kernel: kernel.clone(), compiled: false });
+    pub fn submit(&mut self, lab: &Lab, kernel: &Kernel, request: Request) {
+        let mut queued = Queued { request, kernel: kernel.clone(), compiled: false, ticket: 0 };
+        queued.ticket = match &self.ahead {
+            Some(ahead) => {
+                queued.compiled = true;
+                ahead.compile(self.units(lab, kernel, &queued.request).unwrap_or_default())
+            }
+            None => 0,
+        };
+        self.queue.push_back(queued);
     }
 
     /// Forgets what is queued; used when the budget is spent.
     pub fn clear(&mut self) {
         self.queue.clear();
+        if let Some(ahead) = &self.ahead {
+            ahead.forget();
+        }
     }
 
     /// Tells the requests that wait what the best so far takes, so that hopeless candidates are
@@ -82,6 +110,9 @@ impl Pool {
             self.compile_queue(lab)?;
         }
         let Some(queued) = self.queue.pop_front() else { return Ok(None) };
+        if let Some(ahead) = &self.ahead {
+            ahead.wait_for(queued.ticket);
+        }
         let finding = match self.twin_of(lab, &queued) {
             Some(twin) => twin,
             None => match self.worker.ask(&Ask::Evaluate(Box::new(queued.request.clone())))? {
@@ -198,10 +229,10 @@ impl Pool {
             }
         }
         let artifacts = self.project.artifacts();
-        let _quiet = quiet(Quiet::Compiling)?;
+        let _quiet = quiet(TargetKind::Cpu, Quiet::Compiling)?;
         let waiting = Mutex::new(units.into_iter());
         std::thread::scope(|scope| {
-            for _ in 0..self.device.threads.max(1) {
+            for _ in 0..processors() {
                 scope.spawn(|| {
                     loop {
                         let unit = waiting.lock().ok().and_then(|mut units| units.next());
@@ -233,15 +264,123 @@ impl Pool {
     }
 }
 
+/// Compilers that work through a list of units, in order, on all processors. Units are counted; a unit
+/// is finished when it and all before it are.
+#[derive(Debug)]
+struct Ahead {
+    list: Arc<(Mutex<List>, Condvar)>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+#[derive(Debug, Default)]
+struct List {
+    waiting: VecDeque<(u64, Unit)>,
+    /// Being compiled at this moment.
+    running: Vec<u64>,
+    /// How many were put in.
+    count: u64,
+    ended: bool,
+}
+
+impl Ahead {
+    fn new(project: &Project) -> Self {
+        let list = Arc::new((Mutex::new(List::default()), Condvar::new()));
+        let threads = (0..processors())
+            .map(|_| {
+                let (list, artifacts) = (Arc::clone(&list), project.artifacts());
+                std::thread::spawn(move || serve(&list, &artifacts))
+            })
+            .collect();
+        Self { list, threads }
+    }
+
+    /// Puts units on the list; returns the number of the last.
+    fn compile(&self, units: Vec<Unit>) -> u64 {
+        let mut list = locked(&self.list.0);
+        for unit in units {
+            list.count += 1;
+            let number = list.count;
+            list.waiting.push_back((number, unit));
+        }
+        self.list.1.notify_all();
+        list.count
+    }
+
+    /// Waits until a unit and all before it are finished.
+    fn wait_for(&self, number: u64) {
+        let list = locked(&self.list.0);
+        let is_unfinished = |list: &mut List| {
+            let waiting = list.waiting.front().is_some_and(|(first, _)| *first <= number);
+            waiting || list.running.iter().any(|running| *running <= number)
+        };
+        let _list =
+            self.list.1.wait_while(list, is_unfinished).unwrap_or_else(PoisonError::into_inner);
+    }
+
+    /// Leaves out what was not begun.
+    fn forget(&self) {
+        locked(&self.list.0).waiting.clear();
+    }
+}
+
+impl Drop for Ahead {
+    fn drop(&mut self) {
+        {
+            let mut list = locked(&self.list.0);
+            list.waiting.clear();
+            list.ended = true;
+        }
+        self.list.1.notify_all();
+        for thread in self.threads.drain(..) {
+            // A compiler thread that panicked has nothing more to say.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn serve(list: &(Mutex<List>, Condvar), artifacts: &Path) {
+    loop {
+        let (number, unit) = {
+            let is_idle = |list: &mut List| list.waiting.is_empty() && !list.ended;
+            let waited = list.1.wait_while(locked(&list.0), is_idle);
+            let mut list = waited.unwrap_or_else(PoisonError::into_inner);
+            let Some(next) = list.waiting.pop_front() else { return };
+            list.running.push(next.0);
+            next
+        };
+        {
+            // A campaign on the processors may be measuring. Without the lock it is disturbed, no more.
+            let _quiet = quiet(TargetKind::Cpu, Quiet::Compiling).ok();
+            // The worker compiles again what failed here, and reports it with its log.
+            let _reported_by_the_worker = compile_unit(artifacts, &unit);
+        }
+        locked(&list.0).running.retain(|running| *running != number);
+        list.1.notify_all();
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// How many compilers can run at once.
+fn processors() -> usize {
+    std::thread::available_parallelism().map_or(1, |count| count.get())
+}
+
 /// Everything that a CUDA launch's extents are made of.
 fn grid_extents(grid: &Grid) -> impl Iterator<Item = &Expr> {
     let Grid { grid, block, cluster, smem } = grid;
     grid.iter().chain(block).chain(cluster).chain([smem])
 }
 
-/// Waits until the machine is quiet enough, and keeps it so; says so the first time it waits.
-pub fn quiet(purpose: Quiet) -> Result<QuietGuard> {
-    let path = quiet_lock_path();
+/// Waits until what a target runs on is quiet enough, and keeps it so; says so the first time it waits.
+pub fn quiet(target: TargetKind, purpose: Quiet) -> Result<QuietGuard> {
+    let path = match target {
+        TargetKind::Cpu => quiet_lock_path(),
+        // A GPU is disturbed by nothing that runs on the processors, nor disturbs it.
+        TargetKind::Cuda => quiet_lock_path().with_file_name("warpsmith-quiet-cuda.lock"),
+    };
     static TOLD: Once = Once::new();
     let tell = || TOLD.call_once(|| say("  waiting for another campaign on this machine"));
     quiet_lock(&path, purpose, tell).with_context(|| format!("cannot lock {}", path.display()))
@@ -261,4 +400,44 @@ pub fn trial_id(
         hasher.part(workload.as_bytes());
     }
     hasher.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn unit(source: &str) -> Unit {
+        Unit {
+            file_name: "empty.c".to_string(),
+            source: source.to_string(),
+            headers: Vec::new(),
+            entries: Vec::new(),
+            signature: Vec::new(),
+            defines: Vec::new(),
+            compiler: "a compiler that is not there".to_string(),
+            flags: Vec::new(),
+            deadline: std::time::Duration::from_secs(1),
+        }
+    }
+
+    #[test]
+    fn compilers_ahead_finish_in_any_order_and_are_waited_for_in_order() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let project = Project {
+            evidence_dir: folder.path().join("evidence"),
+            work_dir: folder.path().join("work"),
+        };
+        let ahead = Ahead::new(&project);
+        let first = ahead.compile(vec![unit("a"), unit("b")]);
+        let second = ahead.compile(vec![unit("c")]);
+        assert_eq!((first, second), (2, 3));
+        ahead.wait_for(second);
+        ahead.wait_for(first);
+        let list = locked(&ahead.list.0);
+        assert!(list.waiting.is_empty() && list.running.is_empty());
+        drop(list);
+        ahead.compile((0..100).map(|idx| unit(&idx.to_string())).collect());
+        ahead.forget();
+        drop(ahead);
+    }
 }

@@ -59,6 +59,7 @@ fn failed(error: &anyhow::Error) -> Answer {
 }
 
 struct Worker {
+    kind: TargetKind,
     target: Box<dyn Target>,
     corpus: Corpus,
     environment: Environment,
@@ -67,9 +68,9 @@ struct Worker {
 }
 
 impl Worker {
-    fn new(project: &Project, target: TargetKind) -> Result<Self> {
+    fn new(project: &Project, kind: TargetKind) -> Result<Self> {
         let config = CpuConfig { cache_dir: project.artifacts(), runner_exe: None, threads: None };
-        let (target, environment): (Box<dyn Target>, Environment) = match target {
+        let (target, environment): (Box<dyn Target>, Environment) = match kind {
             TargetKind::Cpu => {
                 let cpu = Cpu::new(config)?;
                 let environment = cpu.environment();
@@ -82,7 +83,7 @@ impl Worker {
             }
         };
         let corpus = Corpus::new(CorpusOptions::new(Some(project.expected())));
-        Ok(Self { target, corpus, environment, ceilings: None, lab: None })
+        Ok(Self { kind, target, corpus, environment, ceilings: None, lab: None })
     }
 
     fn answer(&mut self, ask: &Ask) -> Result<Answer> {
@@ -106,7 +107,7 @@ impl Worker {
     /// Measures the ceilings, again where they are known: a ceiling is what was reached once, so
     /// the better of the two counts.
     fn measure_ceilings(&mut self) -> Result<Ceilings> {
-        let _quiet = crate::pool::quiet(Quiet::Timing)?;
+        let _quiet = crate::pool::quiet(self.kind, Quiet::Timing)?;
         let measured = ceilings::measure(&mut *self.target)?;
         let best = match &self.ceilings {
             Some(known) => known.best_of(&measured),
@@ -144,7 +145,7 @@ impl Worker {
         request: &Request,
         ceilings: &Ceilings,
     ) -> Result<Finding> {
-        let _quiet = crate::pool::quiet(Quiet::Timing)?;
+        let _quiet = crate::pool::quiet(self.kind, Quiet::Timing)?;
         Ok(evaluate::evaluate(
             &mut *self.target,
             &mut self.corpus,
@@ -190,7 +191,7 @@ impl Worker {
             launch_deadline: Duration::from_secs_f64(request.launch_deadline_s),
             compile_deadline: Duration::from_secs(120),
         };
-        let _quiet = crate::pool::quiet(Quiet::Timing)?;
+        let _quiet = crate::pool::quiet(self.kind, Quiet::Timing)?;
         let (target, corpus) = (&mut *self.target, &mut self.corpus);
         let record = compare::compare(target, corpus, &lab, &request.lab.dir, &entrants, &options)?;
         Ok(Answer::Compared(Box::new(record)))

@@ -421,13 +421,14 @@ impl CpuSession {
 impl Session for CpuSession {
     fn launch(&mut self, cases: &[usize], extent: &Extent) -> Result<Clocked, Fault> {
         let blocks: &[i64] = match extent {
-            Extent::All => &[],
+            // Every reading has the cycle counter's beside it.
+            Extent::All | Extent::Counted => &[],
             Extent::Blocks(blocks) => blocks,
         };
         self.check_batch(cases, blocks)?;
         self.reveal(cases)?;
         let clocked = match extent {
-            Extent::All => self.command(Part::All, cases, &[])?,
+            Extent::All | Extent::Counted => self.command(Part::All, cases, &[])?,
             Extent::Blocks(_) if self.launches.len() < 2 => {
                 self.command(Part::Blocks, cases, blocks)?
             }

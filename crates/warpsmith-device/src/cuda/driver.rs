@@ -138,6 +138,12 @@ impl Context {
         Ok((name, u64::from(l2), info))
     }
 
+    /// Returns how fast the cycle counters count at the device's highest clock.
+    pub(super) fn ticks_per_s(&self) -> Result<f64> {
+        let khz = self.attribute(sys::CUdevice_attribute_enum::CU_DEVICE_ATTRIBUTE_CLOCK_RATE)?;
+        Ok(f64::from(khz) * 1e3)
+    }
+
     /// Fills the cache with something that no kernel reads.
     pub(super) fn flush_cache(&mut self, bytes: usize) -> Result<()> {
         if self.flush.is_none() {
@@ -245,7 +251,8 @@ impl Buffer {
         check("copying from the device", code)
     }
 
-    /// Fills a range with a repeated element of 2 or 4 bytes.
+    /// Fills a range with a repeated element of 1, 2 or 4 bytes, and waits until it is filled: kernels run
+    /// on a stream that does not wait for this one.
     pub(super) fn fill(&self, offset: usize, bytes: usize, element: &[u8]) -> Result<()> {
         assert!(offset + bytes <= self.bytes, "fills stay inside of the buffer");
         let at = self.at + offset as u64;
@@ -263,7 +270,9 @@ impl Buffer {
                 }
             }
         };
-        check("filling memory", code)
+        check("filling memory", code)?;
+        // SAFETY: the null stream is always there.
+        check("filling memory", unsafe { sys::cuStreamSynchronize(std::ptr::null_mut()) })
     }
 }
 

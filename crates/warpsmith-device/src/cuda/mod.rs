@@ -11,6 +11,7 @@ mod driver;
 mod nvrtc;
 pub mod sass;
 mod server;
+mod stamps;
 pub mod toolkit;
 mod wire;
 
@@ -39,7 +40,7 @@ use crate::target::{
     Unit, Watched,
 };
 use wire::{
-    Ask, Caches, FailureKind, GUARD_BYTES, LaunchWire, MapWire, Reply, ScalarWire, SessionPlan,
+    Ask, Clock, FailureKind, GUARD_BYTES, LaunchWire, MapWire, Reply, ScalarWire, SessionPlan,
     TensorWire,
 };
 
@@ -126,8 +127,8 @@ impl Cuda {
             running: None,
             number: 0,
         };
-        let Reply::Device { name, l2_bytes, info } = process.ask(&Ask::Describe, &[], PATIENCE)?
-        else {
+        let described = process.ask(&Ask::Describe, &[], PATIENCE)?;
+        let Reply::Device { name, l2_bytes, ticks_per_s, info } = described else {
             return Err(misuse("the device process did not describe its device"));
         };
         let info = DeviceInfo {
@@ -138,7 +139,7 @@ impl Cuda {
             l3_bytes: l2_bytes,
             vector_bytes: 16,
             features: vec![info.arch.clone()],
-            ticks_per_s: None,
+            ticks_per_s: Some(ticks_per_s),
             cuda: Some(info),
         };
         Ok(Self {
@@ -229,6 +230,7 @@ impl Cuda {
             number,
             session,
             deadline,
+            ticks_per_s: self.info.ticks_per_s.unwrap_or(1e9),
             regions: vec![Vec::new(); cases.len()],
             outputs: outputs.iter().map(|idx| (*idx, program.tensors[*idx].bytes())).collect(),
             lost: None,
@@ -571,6 +573,7 @@ struct CudaSession {
     number: u64,
     session: u64,
     deadline: Duration,
+    ticks_per_s: f64,
     /// By slot, the outputs with their guards, as the last launch left them.
     regions: Vec<Vec<Vec<u8>>>,
     /// The output tensors and their sizes.
@@ -589,13 +592,15 @@ impl CudaSession {
         Ok(process)
     }
 
-    fn clocked(&self, cases: &[usize], caches: Caches) -> Result<f64, Fault> {
-        let ask = Ask::Launch { session: self.session, slots: cases.to_vec(), caches };
-        let reply = self.process()?.ask(&ask, &[], self.deadline)?;
-        let Reply::Clocked { seconds } = reply else {
-            return Err(misuse("the device process read no clock"));
-        };
-        Ok(seconds)
+    fn clocked(&self, cases: &[usize], clock: Clock) -> Result<Clocked, Fault> {
+        let ask = Ask::Launch { session: self.session, slots: cases.to_vec(), clock };
+        match self.process()?.ask(&ask, &[], self.deadline)? {
+            Reply::Clocked { seconds } => Ok(Clocked { elapsed_s: seconds, ticks: None }),
+            Reply::Counted(Some(ticks)) => {
+                Ok(Clocked { elapsed_s: ticks as f64 / self.ticks_per_s, ticks: Some(ticks) })
+            }
+            _ => Err(misuse("the device process read no clock")),
+        }
     }
 
     fn fetch(&mut self, slot: usize) -> Result<(), Fault> {
@@ -621,23 +626,26 @@ impl CudaSession {
 
 impl Session for CudaSession {
     fn launch(&mut self, cases: &[usize], extent: &Extent) -> Result<Clocked, Fault> {
-        if *extent != Extent::All {
-            let message = "a CUDA kernel has no blocks to launch alone".to_string();
-            return Err(Fault::Unavailable(message));
-        }
+        let clock = match extent {
+            Extent::All => Clock::Cold,
+            Extent::Counted => Clock::Cycles,
+            Extent::Blocks(_) => {
+                let message = "a CUDA kernel has no blocks to launch alone".to_string();
+                return Err(Fault::Unavailable(message));
+            }
+        };
         if let Some(reason) = &self.lost {
             return Err(misuse(reason));
         }
-        let seconds = self.clocked(cases, Caches::Cold)?;
+        let clocked = self.clocked(cases, clock)?;
         for slot in cases {
             self.fetch(*slot)?;
         }
-        Ok(Clocked { elapsed_s: seconds, ticks: None })
+        Ok(clocked)
     }
 
     fn launch_warm(&mut self, cases: &[usize]) -> Result<Option<Clocked>, Fault> {
-        let seconds = self.clocked(cases, Caches::Warm)?;
-        Ok(Some(Clocked { elapsed_s: seconds, ticks: None }))
+        self.clocked(cases, Clock::Warm).map(Some)
     }
 
     fn output(&self, case: usize, tensor: usize) -> &[u8] {

@@ -12,9 +12,9 @@ use std::os::unix::net::UnixStream;
 use cudarc::driver::sys::CUresult;
 
 use super::driver::{self, Argument, Buffer, Context, DriverError, Extents, MapShape, Module};
+use super::stamps::Stamps;
 use super::wire::{
-    self, Ask, Caches, Failure, FailureKind, GUARD_BYTES, Reply, ScalarWire, SessionPlan,
-    TensorWire,
+    self, Ask, Clock, Failure, FailureKind, GUARD_BYTES, Reply, ScalarWire, SessionPlan, TensorWire,
 };
 use crate::cpu::poison::{self, INPUT_SLACK};
 use crate::sys::process;
@@ -78,6 +78,9 @@ type Answered = Result<(Reply, Vec<u8>), Failure>;
 struct Device {
     context: Context,
     l2_bytes: u64,
+    sms: u32,
+    /// Made when cycles are first asked for.
+    stamps: Option<Stamps>,
     /// Inputs on the device, and what they should be.
     cases: HashMap<usize, Vec<(Buffer, Vec<u8>)>>,
     sessions: HashMap<u64, Session>,
@@ -102,8 +105,10 @@ impl Device {
         }
         let context = Context::open()
             .map_err(|error| Failure { kind: FailureKind::NoDevice, message: error.to_string() })?;
-        let (_, l2_bytes, _) = context.describe().map_err(failure)?;
-        Ok(Self { context, l2_bytes, cases: HashMap::new(), sessions: HashMap::new() })
+        let (_, l2_bytes, info) = context.describe().map_err(failure)?;
+        let sms = info.sms;
+        let stamps = None;
+        Ok(Self { context, l2_bytes, sms, stamps, cases: HashMap::new(), sessions: HashMap::new() })
     }
 
     fn answer(&mut self, ask: &Ask, payload: &[u8]) -> Answered {
@@ -111,7 +116,8 @@ impl Device {
         Ok(match ask {
             Ask::Describe => {
                 let (name, l2_bytes, info) = self.context.describe().map_err(failure)?;
-                (Reply::Device { name, l2_bytes, info }, Vec::new())
+                let ticks_per_s = self.context.ticks_per_s().map_err(failure)?;
+                (Reply::Device { name, l2_bytes, ticks_per_s, info }, Vec::new())
             }
             Ask::Stage { case, sizes } => {
                 self.stage(*case, sizes, payload)?;
@@ -127,9 +133,8 @@ impl Device {
                 self.sessions.insert(*session, opened);
                 done
             }
-            Ask::Launch { session, slots, caches } => {
-                let seconds = self.launch(*session, slots, *caches)?;
-                (Reply::Clocked { seconds }, Vec::new())
+            Ask::Launch { session, slots, clock } => {
+                (self.launch(*session, slots, *clock)?, Vec::new())
             }
             Ask::Watch { session, slot } => {
                 let session = self.session(*session)?;
@@ -227,28 +232,41 @@ impl Device {
         Ok(session)
     }
 
-    /// Runs slots one after the other, as one graph; returns the seconds that its last replay took.
-    fn launch(&mut self, session: u64, slots: &[usize], caches: Caches) -> Result<f64, Failure> {
+    /// Runs slots one after the other, as one graph; returns what the clock says of its last replay.
+    fn launch(&mut self, session: u64, slots: &[usize], clock: Clock) -> Result<Reply, Failure> {
+        if clock == Clock::Cycles && self.stamps.is_none() {
+            self.stamps = Some(Stamps::new(&self.context, self.sms).map_err(failure)?);
+        }
         let session = self.sessions.get(&session).ok_or_else(no_session)?;
         let mut arguments = Vec::new();
         for slot in slots {
             arguments.push(session.arguments(*slot, &self.cases)?);
         }
         let stream = self.context.stream;
-        let graph = self.context.capture(|| session.enqueue(stream, &mut arguments));
+        let stamps = self.stamps.as_ref().filter(|_| clock == Clock::Cycles);
+        let graph = self.context.capture(|| {
+            let mut enqueue = || session.enqueue(stream, &mut arguments);
+            match stamps {
+                Some(stamps) => stamps.around(stream, enqueue),
+                None => enqueue(),
+            }
+        });
         let graph = graph.map_err(failure)?;
-        match caches {
-            Caches::Cold => {
-                let flush_bytes = FLUSH_FACTOR * (self.l2_bytes as usize).max(1 << 20);
-                self.context.flush_cache(flush_bytes).map_err(failure)?;
-            }
-            Caches::Warm => {
-                self.context.replay(&graph).map_err(failure)?;
-            }
+        if clock == Clock::Warm {
+            self.context.replay(&graph).map_err(failure)?;
+        } else {
+            let flush_bytes = FLUSH_FACTOR * (self.l2_bytes as usize).max(1 << 20);
+            self.context.flush_cache(flush_bytes).map_err(failure)?;
+        }
+        if let Some(stamps) = stamps {
+            stamps.reset().map_err(failure)?;
         }
         let seconds = self.context.replay(&graph).map_err(failure)?;
         self.context.synchronize().map_err(failure)?;
-        Ok(seconds)
+        Ok(match stamps {
+            Some(stamps) => Reply::Counted(stamps.cycles().map_err(failure)?),
+            None => Reply::Clocked { seconds },
+        })
     }
 
     fn session(&self, session: u64) -> Result<&Session, Failure> {

@@ -24,7 +24,7 @@ pub(super) enum Ask {
     /// Load a module and prepare a session; the module's bytes follow.
     Open { session: u64, plan: Box<SessionPlan> },
     /// Run these slots, one after the other, under one reading of the clock, with caches as stated.
-    Launch { session: u64, slots: Vec<usize>, caches: Caches },
+    Launch { session: u64, slots: Vec<usize>, clock: Clock },
     /// Run a slot without a graph and a clock, for whoever watches: a profiler or a sanitizer.
     Watch { session: u64, slot: usize },
     /// Send the outputs of a slot with their guards; the bytes follow the answer.
@@ -35,13 +35,15 @@ pub(super) enum Ask {
     Close { session: u64 },
 }
 
-/// What the caches hold when the clock starts.
+/// Which clock is read, and what the caches hold when it starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) enum Caches {
-    /// Nothing of the inputs.
+pub(super) enum Clock {
+    /// Events; nothing of the inputs is in the caches.
     Cold,
-    /// What the same launches left there.
+    /// Events; the caches hold what the same launches left there.
     Warm,
+    /// The multiprocessors' cycle counters; nothing of the inputs is in the caches.
+    Cycles,
 }
 
 /// Everything that a session needs.
@@ -99,11 +101,14 @@ pub(super) enum Reply {
     Device {
         name: String,
         l2_bytes: u64,
+        ticks_per_s: f64,
         info: CudaInfo,
     },
     Clocked {
         seconds: f64,
     },
+    /// Cycles, where a multiprocessor has counted them.
+    Counted(Option<u64>),
     /// The index of an input that is not what was staged, if one is.
     Changed(Option<usize>),
     /// This many bytes follow.

@@ -3,7 +3,7 @@
 //! A wave is a few blocks of the last launch for each thread, more when that is too short for the
 //! clock, evenly spaced over the workload so that cheap and expensive blocks
 //! (a causal mask) are met in their true proportion. A CUDA grid cannot be launched in part, so there
-//! the whole of a small workload is run, a few times.
+//! the whole of a small workload, about a wave, is run a few times, on the device's cycle counters.
 
 use std::sync::Arc;
 

@@ -26,24 +26,30 @@ const RANK_JUDGED_BYTES: usize = 4 << 20;
 /// Output bytes that a session of the full fidelity prepares at most.
 const FULL_OUTPUT_BYTES: usize = 512 << 20;
 
-/// Times a few launches, where a wave cannot be launched alone.
+/// Counts the cycles of a few launches, where a wave cannot be launched alone.
 pub(super) fn short(bench: &mut Bench<'_>, workload: &Workload) -> Result<Measurement, Stop> {
     let rule = Rule::micro(bench.limits);
-    rank_by(bench, workload, rule)
+    rank_by(bench, workload, rule, Extent::Counted)
 }
 
 /// Times for ranking. The first launch of the first session is the gate.
 pub(super) fn rank(bench: &mut Bench<'_>, workload: &Workload) -> Result<Measurement, Stop> {
     let rule = Rule::rank(bench.limits, &workload.name);
-    rank_by(bench, workload, rule)
+    rank_by(bench, workload, rule, Extent::All)
 }
 
-fn rank_by(bench: &mut Bench<'_>, workload: &Workload, rule: Rule) -> Result<Measurement, Stop> {
+fn rank_by(
+    bench: &mut Bench<'_>,
+    workload: &Workload,
+    rule: Rule,
+    extent: Extent,
+) -> Result<Measurement, Stop> {
     let program = bench.program(workload)?;
     let cases =
         bench.corpus.cases(bench.target, bench.lab, workload, 0, bench.seed, Want::AsManyAsPay)?;
     let plan = Plan {
         rule,
+        extent,
         estimate_s: bench.limits.incumbent_s.get(&workload.name).copied(),
         session_output_bytes: RANK_OUTPUT_BYTES,
         judged_bytes: Some(RANK_JUDGED_BYTES),
@@ -62,6 +68,7 @@ pub(super) fn full(
         bench.corpus.cases(bench.target, bench.lab, workload, 0, bench.seed, Want::AsManyAsPay)?;
     let plan = Plan {
         rule: Rule::full(bench.limits),
+        extent: Extent::All,
         estimate_s: Some(gated.fastest_s),
         session_output_bytes: FULL_OUTPUT_BYTES,
         judged_bytes: None,
@@ -71,6 +78,7 @@ pub(super) fn full(
 
 struct Plan {
     rule: Rule,
+    extent: Extent,
     /// About how long a launch takes, where somebody knows.
     estimate_s: Option<f64>,
     session_output_bytes: usize,
@@ -121,7 +129,7 @@ fn measure(
         let mut stop = None;
         for slots in slots.chunks_exact(batch) {
             let launches = batch as f64;
-            let extent = &Extent::All;
+            let extent = &plan.extent;
             stop = readings.take(bench, &mut *session, slots, extent, launches, &workload.name)?;
             timed += slots.len();
             if stop.is_some() {

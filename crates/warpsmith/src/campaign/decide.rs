@@ -8,8 +8,8 @@ use warpsmith_evidence::export;
 use warpsmith_model::lab::Kernel;
 use warpsmith_model::stats::Comparison;
 use warpsmith_model::{
-    Answer, Ask, CompareRequest, ComparisonPurpose, ComparisonRecord, ContenderRequest, Fidelity,
-    MissingBaseline, Origin, Params, Trial,
+    Answer, Ask, Candidate, CompareRequest, ComparisonPurpose, ComparisonRecord, ContenderKind,
+    ContenderRequest, Fidelity, MissingBaseline, Origin, Params, Trial,
 };
 use warpsmith_search::score;
 
@@ -237,20 +237,37 @@ impl Campaign {
         Ok(stored.into_iter().find(|record| record.purpose == purpose))
     }
 
-    /// Finds the winner of an earlier run of the same lab: its last candidate that passed the full
-    /// gate.
+    /// Finds the winner of an earlier run of the same lab: the candidate that was held against the
+    /// others in the end, or else the last, of those that passed the full gate.
     pub fn winner_of(&self, run: &str) -> Result<Winner> {
         let record = self.store.run(run)?;
+        let compared = self.store.comparisons(&record.id)?.into_iter().find_map(|comparison| {
+            let first = comparison.contenders.into_iter().next();
+            match (comparison.purpose, first?.kind) {
+                (ComparisonPurpose::Final, ContenderKind::Kernel { kernel, params, .. }) => {
+                    Some((kernel, params))
+                }
+                _ => None,
+            }
+        });
         let trials = self.store.trials(&record.id)?;
-        let full = trials
+        let mut full: Vec<&Candidate> = trials
             .iter()
             .map(|stored| &stored.trial)
-            .rfind(|trial| trial.job.fidelity == Fidelity::Full && passed(trial))
-            .with_context(|| {
-                format!("run {} has no winner: nothing passed its full gate", record.id)
-            })?;
-        let kernel = self.kernel(&full.job.candidate.kernel)?;
-        Ok(self.winner(&kernel, &full.job.candidate.params))
+            .filter(|trial| trial.job.fidelity == Fidelity::Full && passed(trial))
+            .map(|trial| &trial.job.candidate)
+            .collect();
+        // Stable, so that without a comparison the last stays the last.
+        full.sort_by_key(|candidate| {
+            compared.as_ref().is_some_and(|(kernel, params)| {
+                candidate.kernel == *kernel && candidate.params == *params
+            })
+        });
+        let winner = full.last().with_context(|| {
+            format!("run {} has no winner: nothing passed its full gate", record.id)
+        })?;
+        let kernel = self.kernel(&winner.kernel)?;
+        Ok(self.winner(&kernel, &winner.params))
     }
 
     /// Binds a kernel to parameters.

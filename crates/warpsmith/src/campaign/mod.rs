@@ -253,7 +253,7 @@ impl Campaign {
         if let Some(known) = self.known(kernel, &request)? {
             return Ok(known);
         }
-        self.pool.submit(kernel, request);
+        self.pool.submit(&self.loaded.lab, kernel, request);
         let finding = self.pool.next(&self.loaded.lab)?.context("the request was just queued")?;
         self.keep(kernel, finding)
     }

@@ -198,6 +198,7 @@ impl Campaign {
         {
             self.stop_if_asked()?;
             let room = (budget.trials - trials.len() as u64) as usize;
+            let room = room.saturating_sub(self.pool.queued());
             let proposals = proposer.propose(self.pool.idle().min(room))?;
             let none_left = proposals.is_empty();
             for proposal in proposals {
@@ -215,7 +216,7 @@ impl Campaign {
                         trials.push(trial);
                         progress.step(&trials.best_words());
                     }
-                    None => self.pool.submit(kernel, request),
+                    None => self.pool.submit(&self.loaded.lab, kernel, request),
                 }
             }
             self.pool.set_incumbent(&trials.incumbent());

@@ -36,7 +36,7 @@ pub struct CompareArgs {
 pub fn run(context: &Context, arguments: CompareArgs) -> Result<()> {
     let settings = plain_settings(Goal::Compare, &arguments.lab)?;
     let lab = arguments.lab.clone();
-    let (run, record) = with_campaign(context, &lab, settings, |campaign| {
+    let (run, record, times) = with_campaign(context, &lab, settings, |campaign| {
         summary::announce(campaign);
         let contenders = contenders(campaign, &arguments.contenders)?;
         let workloads = workloads(campaign, &arguments.workload)?;
@@ -48,11 +48,20 @@ pub fn run(context: &Context, arguments: CompareArgs) -> Result<()> {
             arguments.rounds.max(1),
             arguments.time,
         )?;
-        Ok((campaign.run.clone(), record))
+        let ceilings = campaign.ceilings()?;
+        let times = serde_json::json!({
+            "device": campaign.environment.device.name,
+            "times": summary::times_json(&campaign.loaded.lab, &ceilings, &record),
+            "ceilings": ceilings,
+        });
+        Ok((campaign.run.clone(), record, times))
     })?;
     if context.json {
         return json(&serde_json::json!({
-            "run": run, "speedups": summary::speedups_json(&record), "record": record,
+            "run": run, "device": times["device"], "times": times["times"],
+            "ceilings": times["ceilings"],
+            "speedups": summary::speedups_json(&record), "missing_baselines": record.missing,
+            "record": record,
         }));
     }
     result(summary::comparison_table(&record));

@@ -4,6 +4,7 @@ mod build;
 mod check;
 mod compare;
 mod doctor;
+mod evidence;
 mod export;
 mod micro;
 mod new;
@@ -69,6 +70,7 @@ enum Command {
     Compare(compare::CompareArgs),
     Report(report::ReportArgs),
     Export(export::ExportArgs),
+    Evidence(evidence::EvidenceArgs),
     Runs(runs::RunsArgs),
     Show(show::ShowArgs),
     Resume(resume::ResumeArgs),
@@ -108,6 +110,7 @@ pub fn dispatch(cli: Cli) -> Result<()> {
         Command::Compare(arguments) => compare::run(&context, arguments),
         Command::Report(arguments) => report::run(&context, arguments),
         Command::Export(arguments) => export::run(&context, arguments),
+        Command::Evidence(arguments) => evidence::run(&context, arguments),
         Command::Runs(arguments) => runs::run(&context, arguments),
         Command::Show(arguments) => show::run(&context, arguments),
         Command::Resume(arguments) => resume::run(&context, arguments),

@@ -4,9 +4,13 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, Result};
 use serde_json::{Value as Json, json};
+use warpsmith_device::bind;
 use warpsmith_evidence::derive::{Standing, standings};
 use warpsmith_model::stats::{self, Comparison, Interval, median};
-use warpsmith_model::{Ceilings, ChainRecord, ComparisonRecord, LabRecord, Trial, roofline, units};
+use warpsmith_model::{
+    Ceilings, ChainRecord, ComparisonRecord, ContenderKind, Lab, LabRecord, PairedRounds, Trial,
+    roofline, units,
+};
 
 use crate::campaign::{Campaign, Winner, missing_words};
 use crate::output::{BAD, BOLD, DIM, GOOD, Table, WARN, paint, say};
@@ -230,6 +234,34 @@ pub fn speedups_json(record: &ComparisonRecord) -> Json {
         })
     };
     others.iter().map(side).collect()
+}
+
+/// The median time of each contender on each workload, for programs.
+pub fn times_json(lab: &Lab, ceilings: &Ceilings, record: &ComparisonRecord) -> Json {
+    let row = |rounds: &PairedRounds| {
+        let workload = lab.workload(&rounds.workload);
+        let work = workload.and_then(|workload| bind::work_size(lab, workload).ok());
+        let roofline_s = work.zip(workload).map(|(work, workload)| {
+            roofline::roofline_s(ceilings, work, lab.output_dtype(workload))
+        });
+        let times: Vec<Json> = record
+            .contenders
+            .iter()
+            .zip(&rounds.samples_s)
+            .map(|(contender, samples_s)| {
+                let is_baseline = matches!(contender.kind, ContenderKind::Baseline { .. });
+                json!({
+                    "label": contender.label, "is_baseline": is_baseline,
+                    "median_s": median(samples_s), "rounds": samples_s.len(),
+                })
+            })
+            .collect();
+        json!({
+            "workload": rounds.workload, "flops": work.map(|work| work.flops),
+            "bytes": work.map(|work| work.bytes), "roofline_s": roofline_s, "times": times,
+        })
+    };
+    record.workloads.iter().map(row).collect()
 }
 
 /// Says what is about to happen.

@@ -36,6 +36,33 @@ fn the_whole_job_names_a_winner_and_writes_a_report() {
 }
 
 #[test]
+fn a_bundle_has_everything_and_its_hashes() {
+    let project = Project::new();
+    let arguments = ["evidence", "labs/probe", "--budget", "4", "--time", "5", "--out", "bundle"];
+    let index = project.json(&arguments);
+    let kernels = index["kernels"].as_array().expect("kernels");
+    assert!(kernels.len() >= 2 && kernels.iter().all(|it| it["passed"] == true), "{index}");
+    let files = index["files"].as_array().expect("files");
+    for wanted in ["report.html", "evidence.json", "evo_log.csv", "micro_log.csv", "lab/lab.toml"] {
+        assert!(files.iter().any(|file| file["path"] == wanted), "{wanted} is not in {index}");
+    }
+    for file in files {
+        let path = project.path().join("bundle").join(file["path"].as_str().expect("a path"));
+        let content = std::fs::read(&path).expect("a file of the bundle");
+        let hash = warpsmith_model::BlobId::of(&content);
+        assert_eq!(file["blake3"], hash.to_string(), "{}", path.display());
+    }
+    // What holds one bundle takes no other.
+    let again = project.run(&arguments);
+    assert_eq!(again.status.code(), Some(2));
+    // The run's winner is the one that was compared, whatever was gated after it.
+    let winner = &index["summary"]["winner"]["kernel"];
+    let run = format!("run:{}", index["run"].as_str().expect("a run"));
+    let compared = project.json(&["compare", "labs/probe", &run, "--time", "0.1"]);
+    assert_eq!(compared["record"]["contenders"][0]["kernel"], *winner, "{compared}");
+}
+
+#[test]
 fn a_rerun_takes_over_what_the_environment_already_measured() {
     let project = Project::new();
     let arguments =
