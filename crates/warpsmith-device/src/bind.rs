@@ -7,6 +7,7 @@ use warpsmith_model::lab::{Kernel, Role, TargetKind, lookup_all};
 use warpsmith_model::roofline::WorkSize;
 use warpsmith_model::{DType, DeviceInfo, Expr, Lab, Params, Value, lab::Workload};
 
+use crate::cuda::limits;
 use crate::error::DeviceError;
 use crate::target::{
     Argument, Artifact, GridLaunch, GridProgram, LaunchPlan, Program, TensorMapPlan, TensorPlan,
@@ -144,14 +145,15 @@ pub fn kernel_program(
         })?;
         scratch.push(bytes);
     }
+    let tensors = tensor_plans(lab, workload)?;
     Ok(Program {
         artifact,
-        tensors: tensor_plans(lab, workload)?,
         axes: axis_values(lab, workload),
         scalars: scalar_values(lab, workload)?,
         scratch,
         launches,
-        grid: grid_program(lab, kernel, &integer)?,
+        grid: grid_program(lab, kernel, &tensors, &integer)?,
+        tensors,
     })
 }
 
@@ -180,6 +182,7 @@ pub fn architecture(kernel: &Kernel, device: &DeviceInfo) -> Result<String, Devi
 fn grid_program(
     lab: &Lab,
     kernel: &Kernel,
+    tensors: &[TensorPlan],
     integer: &dyn Fn(&str, &Expr) -> Result<i64, DeviceError>,
 ) -> Result<Option<GridProgram>, DeviceError> {
     if lab.target != TargetKind::Cuda {
@@ -206,18 +209,16 @@ fn grid_program(
         let Some(grid) = &launch.grid else {
             return Err(bad(format!("launch `{}` has no grid", launch.entry)));
         };
-        let block = three("block", &grid.block, [1024, 1024, 64])?;
-        let threads: u64 = block.iter().map(|extent| u64::from(*extent)).product();
-        if threads > 1024 {
-            return Err(bad(format!("a block of {threads} threads; 1024 is the limit")));
-        }
-        launches.push(GridLaunch {
+        let planned = GridLaunch {
             entry: launch.entry.clone(),
             grid: three("grid", &grid.grid, [i64::from(i32::MAX), 65535, 65535])?,
-            block,
+            block: three("block", &grid.block, [1024, 1024, 64])?,
             cluster: three("cluster", &grid.cluster, [16, 16, 16])?,
             smem_bytes: within("smem", &grid.smem, 0, i64::from(i32::MAX))?,
-        });
+        };
+        let at = |reason| bad(format!("launch `{}`: {reason}", launch.entry));
+        limits::check_launch(&planned).map_err(at)?;
+        launches.push(planned);
     }
     let mut maps = Vec::new();
     for map in &kernel.tensor_maps {
@@ -234,7 +235,11 @@ fn grid_program(
         for extent in &map.box_extents {
             box_extents.push(within("box of a tensor map", extent, 1, 256)?);
         }
-        maps.push(TensorMapPlan { tensor: map.tensor, extents, box_extents, swizzle: map.swizzle });
+        let planned =
+            TensorMapPlan { tensor: map.tensor, extents, box_extents, swizzle: map.swizzle };
+        limits::check_map(&planned, &tensors[map.tensor])
+            .map_err(|reason| bad(format!("tensor map `{}`: {reason}", map.name)))?;
+        maps.push(planned);
     }
     let scalar_types = lab.scalars.iter().map(|scalar| scalar.dtype).collect();
     Ok(Some(GridProgram { launches, maps, scalar_types }))

@@ -8,6 +8,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
+use warpsmith_device::cuda;
 use warpsmith_model::lab::TargetKind;
 use warpsmith_model::{Answer, Ask};
 
@@ -116,6 +117,11 @@ fn start(project: &Project, target: TargetKind) -> Result<Process> {
         .arg(&project.evidence_dir)
         .arg("--work-dir")
         .arg(&project.work_dir)
+        .args(
+            cuda::toolkit::preferred()
+                .into_iter()
+                .flat_map(|root| [std::ffi::OsStr::new("--cuda-home"), root.as_os_str()]),
+        )
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         // Ctrl-C goes to the whole foreground group; the campaign decides when the worker ends.

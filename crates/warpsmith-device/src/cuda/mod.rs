@@ -8,6 +8,7 @@
 pub(crate) mod ceilings;
 mod compile;
 mod driver;
+pub(crate) mod limits;
 mod nvrtc;
 pub mod sass;
 mod server;

@@ -79,6 +79,7 @@ struct Device {
     context: Context,
     l2_bytes: u64,
     sms: u32,
+    smem_per_block: u32,
     /// Made when cycles are first asked for.
     stamps: Option<Stamps>,
     /// Inputs on the device, and what they should be.
@@ -106,9 +107,17 @@ impl Device {
         let context = Context::open()
             .map_err(|error| Failure { kind: FailureKind::NoDevice, message: error.to_string() })?;
         let (_, l2_bytes, info) = context.describe().map_err(failure)?;
-        let sms = info.sms;
+        let (sms, smem_per_block) = (info.sms, info.smem_per_block);
         let stamps = None;
-        Ok(Self { context, l2_bytes, sms, stamps, cases: HashMap::new(), sessions: HashMap::new() })
+        Ok(Self {
+            context,
+            l2_bytes,
+            sms,
+            smem_per_block,
+            stamps,
+            cases: HashMap::new(),
+            sessions: HashMap::new(),
+        })
     }
 
     fn answer(&mut self, ask: &Ask, payload: &[u8]) -> Answered {
@@ -205,6 +214,14 @@ impl Device {
                 let entry = &launch.entry;
                 let message =
                     format!("`{entry}` takes {taken} parameters; the lab passes {passed}");
+                return Err(Failure { kind: FailureKind::Refused, message });
+            }
+            if launch.smem > self.smem_per_block {
+                let message = format!(
+                    "`{}` wants {} bytes of dynamic shared memory; a block of this device gets at most {}: \
+                     let `constraints` say so, with SMEM_PER_BLOCK",
+                    launch.entry, launch.smem, self.smem_per_block
+                );
                 return Err(Failure { kind: FailureKind::Refused, message });
             }
             driver::allow_shared_memory(function, launch.smem).map_err(failure)?;

@@ -1,6 +1,7 @@
 //! Finds the CUDA toolkit: the run-time compiler, the headers, the disassembler.
 
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use crate::target::Fault;
 
@@ -20,7 +21,21 @@ pub struct Toolkit {
 /// Where `warpsmith setup cuda` puts a toolkit, in the folder of optional parts.
 pub const SETUP_FOLDER: &str = "cuda";
 
-/// Finds a toolkit: in `CUDA_HOME`, around the `nvcc` on `PATH`, in the folder that `warpsmith setup
+/// The toolkit that the user named.
+static PREFERRED: OnceLock<PathBuf> = OnceLock::new();
+
+/// Looks for the toolkit in this folder and nowhere else. The first call counts.
+pub fn prefer(root: &Path) {
+    // Whoever calls it again means the same folder.
+    let _ = PREFERRED.set(root.to_path_buf());
+}
+
+/// Returns the folder that the user named.
+pub fn preferred() -> Option<&'static Path> {
+    PREFERRED.get().map(PathBuf::as_path)
+}
+
+/// Finds a toolkit: where the user said, else in `CUDA_HOME`, around the `nvcc` on `PATH`, in the folder that `warpsmith setup
 /// cuda` fills (below `parts_dir`), and in the usual places, in this order.
 pub fn find(parts_dir: &Path) -> Result<Toolkit, Fault> {
     let roots = roots(parts_dir);
@@ -28,13 +43,16 @@ pub fn find(parts_dir: &Path) -> Result<Toolkit, Fault> {
         let looked: Vec<String> = roots.iter().map(|root| root.display().to_string()).collect();
         Fault::Unavailable(format!(
             "no CUDA toolkit with the run-time compiler (libnvrtc) was found; looked in {}; \
-             `warpsmith setup cuda` provides one, or set CUDA_HOME",
+             `warpsmith setup cuda` provides one, or name its folder with --cuda-home or in CUDA_HOME",
             looked.join(", ")
         ))
     })
 }
 
 fn roots(parts_dir: &Path) -> Vec<PathBuf> {
+    if let Some(root) = preferred() {
+        return vec![root.to_path_buf()];
+    }
     let mut roots = Vec::new();
     roots.extend(std::env::var_os("CUDA_HOME").map(PathBuf::from));
     let path = std::env::var_os("PATH").unwrap_or_default();

@@ -59,6 +59,9 @@ struct Common {
     /// What to run on, cpu or cuda, where a lab has both
     #[arg(long, global = true, value_name = "NAME")]
     target: Option<TargetKind>,
+    /// Folder of the CUDA toolkit; by default the first that is found
+    #[arg(long, global = true, value_name = "DIR")]
+    cuda_home: Option<PathBuf>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -97,6 +100,9 @@ pub struct Context {
 
 /// Runs the command that was asked for.
 pub fn dispatch(cli: Cli) -> Result<()> {
+    if let Some(root) = &cli.common.cuda_home {
+        warpsmith_device::cuda::toolkit::prefer(&std::path::absolute(root)?);
+    }
     let context = Context {
         project: Project { evidence_dir: cli.common.evidence, work_dir: cli.common.work_dir },
         json: cli.common.json,
