@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use warpsmith_model::lab::{Baseline, Kernel, TargetKind, Workload};
+use warpsmith_model::lab::{Baseline, BaselineProgram, Kernel, TargetKind, Workload};
 use warpsmith_model::rng::Rng;
 use warpsmith_model::stats::paired_speedup;
 use warpsmith_model::{
@@ -48,7 +48,7 @@ pub enum EntrantKind<'a> {
     Baseline {
         /// The baseline.
         baseline: &'a Baseline,
-        /// The Python that runs it.
+        /// The Python that runs it, if it is a script.
         python: &'a Path,
     },
 }
@@ -98,12 +98,12 @@ pub fn compare(
     let mut sides = Vec::new();
     for entrant in entrants {
         let mut side = Side::new(target, lab, lab_dir, entrant);
-        match side.preflight(lab, options)? {
+        match side.preflight(target, lab, options)? {
             None => sides.push(side),
             Some(reason) => missing.push(MissingBaseline {
                 name: side.subject.name().to_string(),
                 reason,
-                how: way_to_get(lab, lab_dir),
+                how: way_to_get(lab),
             }),
         }
     }
@@ -131,12 +131,12 @@ pub fn compare(
     })
 }
 
-/// Returns the command that provides the baselines of a lab. Those for a GPU are large and not among
-/// the labs that it looks at unasked.
-fn way_to_get(lab: &Lab, lab_dir: &Path) -> String {
+/// Returns the command that provides the baselines of a lab. Those for a GPU are large, and left out on
+/// machines without one unless they are asked for.
+fn way_to_get(lab: &Lab) -> String {
     match lab.target {
         TargetKind::Cpu => "warpsmith setup baselines".to_string(),
-        TargetKind::Cuda => format!("warpsmith setup baselines --labs {}", lab_dir.display()),
+        TargetKind::Cuda => "warpsmith setup baselines --target cuda".to_string(),
     }
 }
 
@@ -156,8 +156,14 @@ impl<'a> Side<'a> {
                 (Subject::Kernel { kernel, params }, None)
             }
             EntrantKind::Baseline { baseline, python } => {
-                let python = Python::new(python, lab_dir, lab, &baseline.packages, target.info());
-                (Subject::Baseline { baseline }, Some(python))
+                let python = match &baseline.program {
+                    BaselineProgram::Script(_) => {
+                        Some(Python::new(python, lab_dir, lab, baseline, target.info()))
+                    }
+                    // The target itself runs it.
+                    BaselineProgram::CublasLt(_) => None,
+                };
+                (Subject::Baseline { baseline }, python)
             }
         };
         Self {
@@ -186,10 +192,15 @@ impl<'a> Side<'a> {
     /// Starts a baseline once, without cases; returns why it cannot take part.
     fn preflight(
         &mut self,
+        target: &mut dyn Target,
         lab: &Lab,
         options: &CompareOptions,
     ) -> Result<Option<String>, DeviceError> {
-        let Some(python) = &mut self.python else { return Ok(None) };
+        let host: &mut dyn Target = match (&self.subject, &mut self.python) {
+            (Subject::Kernel { .. }, _) => return Ok(None),
+            (Subject::Baseline { .. }, Some(python)) => python,
+            (Subject::Baseline { .. }, None) => target,
+        };
         let mut served = None;
         for workload in options.workloads.iter().filter_map(|name| lab.workload(name)) {
             if self.subject.serves(workload)? {
@@ -199,13 +210,13 @@ impl<'a> Side<'a> {
         }
         let Some(workload) = served else { return Ok(None) };
         let deadline = options.compile_deadline;
-        let program =
-            match self.subject.program(python, lab, workload, deadline, &mut self.artifacts) {
-                Ok(program) => program,
-                Err(ProgramError::Broken(error)) => return Err(error),
-                Err(ProgramError::Compile(fault)) => return Ok(Some(fault.to_string())),
-            };
-        match python.open(&program, &[], options.launch_deadline) {
+        let program = match self.subject.program(host, lab, workload, deadline, &mut self.artifacts)
+        {
+            Ok(program) => program,
+            Err(ProgramError::Broken(error)) => return Err(error),
+            Err(ProgramError::Compile(fault)) => return Ok(Some(fault.to_string())),
+        };
+        match host.open(&program, &[], options.launch_deadline) {
             Ok(_) => Ok(None),
             Err(fault @ (Fault::Unavailable(_) | Fault::Crashed(_) | Fault::TimedOut { .. })) => {
                 Ok(Some(fault.to_string()))
@@ -227,6 +238,8 @@ struct Corner {
     samples_s: Vec<f64>,
     /// Those of rounds that were run again.
     disturbed_s: Vec<f64>,
+    /// What its session says of how it computes.
+    remark: Option<String>,
     /// Why it has no times here.
     absent: Option<String>,
 }
@@ -301,6 +314,8 @@ impl Ring<'_> {
                         clock::remarks(&self.workload.name, &corner.samples_s, self.floor_s);
                     let label = &sides[contender].label;
                     notes.extend(remarks.iter().map(|remark| format!("{label}: {remark}")));
+                    let workload = &self.workload.name;
+                    notes.extend(corner.remark.map(|it| format!("{label}: {workload}: {it}")));
                     record.samples_s.push(corner.samples_s);
                     record.disturbed_s.push(corner.disturbed_s);
                 }
@@ -435,6 +450,7 @@ impl Ring<'_> {
         });
         match launched {
             Ok((session, elapsed_s)) => {
+                corner.remark = session.remark().map(str::to_string);
                 corner.session = Some(session);
                 Ok(Some(elapsed_s))
             }

@@ -73,6 +73,11 @@ pub trait Session {
         Ok(None)
     }
 
+    /// Says what a person should know of how the session computes; none where there is nothing.
+    fn remark(&self) -> Option<&str> {
+        None
+    }
+
     /// Returns the bytes of an output tensor (`tensor` indexes `Program::tensors`) as the last
     /// launch left them.
     fn output(&self, case: usize, tensor: usize) -> &[u8];
@@ -164,6 +169,27 @@ pub struct Program {
     pub launches: Vec<LaunchPlan>,
     /// What a CUDA program has beside this; its launches are these.
     pub grid: Option<GridProgram>,
+    /// The matrix product that a library computes, instead of launches.
+    pub gemm: Option<GemmPlan>,
+}
+
+/// C = A B (or A Bᵀ) on row-major matrices; A, B and C are indices of tensors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GemmPlan {
+    /// A, of shape M,K.
+    pub a: usize,
+    /// B, of shape K,N, or N,K where it is transposed.
+    pub b: usize,
+    /// C, of shape M,N.
+    pub c: usize,
+    /// Rows of C.
+    pub m: u64,
+    /// Columns of C.
+    pub n: u64,
+    /// The length of the sums.
+    pub k: u64,
+    /// Whether B is N,K.
+    pub b_transposed: bool,
 }
 
 /// How a CUDA program is launched.

@@ -39,9 +39,12 @@ def main():
             run = module.run
         except ModuleNotFoundError as error:
             return reply(missing=error.name)
+        except FileNotFoundError as error:
+            # A script's way to say that it needs something that is not a Python package.
+            return reply(unavailable=str(error))
         except Exception as error:
             return reply(raised=describe(error))
-    reply(ready=True)
+    reply(ready=True, remark=state.get("remark") if isinstance(state, dict) else None)
 
     gc.disable()
     for line in commands:
