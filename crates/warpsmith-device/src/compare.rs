@@ -10,7 +10,7 @@ use warpsmith_model::lab::{Baseline, BaselineProgram, Kernel, TargetKind, Worklo
 use warpsmith_model::rng::Rng;
 use warpsmith_model::stats::paired_speedup;
 use warpsmith_model::{
-    Absent, CandidateId, ComparisonPurpose, ComparisonRecord, Contender, ContenderKind,
+    Absent, CandidateId, ClockCheck, ComparisonPurpose, ComparisonRecord, Contender, ContenderKind,
     FORMAT_VERSION, Lab, MissingBaseline, PairedRounds, Params, Stage,
 };
 
@@ -81,6 +81,10 @@ const ROUNDS_PER_OPENING: usize = 4;
 /// Rounds in which something else slowed the machine are run again, but not for longer than this many
 /// times the budget.
 const PATIENCE: f64 = 3.0;
+/// What two clocks are compared by: a copy that takes about as long as a kernel, and never fits a cache.
+const CLOCK_COPY_BYTES: usize = 256 << 20;
+/// How often.
+const CLOCK_ROUNDS: usize = 15;
 /// Output bytes of all contenders' sessions together, as far as the rounds allow.
 const OUTPUT_BYTES: usize = 1 << 30;
 
@@ -95,10 +99,11 @@ pub fn compare(
     options: &CompareOptions,
 ) -> Result<ComparisonRecord, DeviceError> {
     let mut missing = Vec::new();
+    let mut clocks = Vec::new();
     let mut sides = Vec::new();
     for entrant in entrants {
         let mut side = Side::new(target, lab, lab_dir, entrant);
-        match side.preflight(target, lab, options)? {
+        match side.preflight(target, lab, options, &mut clocks)? {
             None => sides.push(side),
             Some(reason) => missing.push(MissingBaseline {
                 name: side.subject.name().to_string(),
@@ -127,8 +132,40 @@ pub fn compare(
         contenders: sides.iter().map(Side::record).collect(),
         workloads,
         missing,
+        clocks,
         notes,
     })
+}
+
+/// Times the same copy by the target's clock and by a baseline's own, in turns; none where there is one
+/// clock for both.
+fn check_clock(
+    target: &mut dyn Target,
+    session: &mut dyn Session,
+    baseline: &str,
+) -> Result<Option<ClockCheck>, Fault> {
+    let mut check = ClockCheck {
+        baseline: baseline.to_string(),
+        copied_bytes: CLOCK_COPY_BYTES as u64,
+        harness_s: Vec::new(),
+        baseline_s: Vec::new(),
+    };
+    // The first round of either loads and allocates.
+    for round in 0..=CLOCK_ROUNDS {
+        let (harness_s, baseline_s) = if round % 2 == 0 {
+            let harness_s = target.time_copy(CLOCK_COPY_BYTES)?;
+            (harness_s, session.time_copy(CLOCK_COPY_BYTES)?)
+        } else {
+            let baseline_s = session.time_copy(CLOCK_COPY_BYTES)?;
+            (target.time_copy(CLOCK_COPY_BYTES)?, baseline_s)
+        };
+        let (Some(harness_s), Some(baseline_s)) = (harness_s, baseline_s) else { return Ok(None) };
+        if round > 0 {
+            check.harness_s.push(harness_s);
+            check.baseline_s.push(baseline_s);
+        }
+    }
+    Ok(Some(check))
 }
 
 /// Returns the command that provides the baselines of a lab. Those for a GPU are large, and left out on
@@ -189,17 +226,19 @@ impl<'a> Side<'a> {
         Contender { label: self.label.clone(), kind }
     }
 
-    /// Starts a baseline once, without cases; returns why it cannot take part.
+    /// Starts a baseline once, without cases, and compares its clock; returns why it cannot take part.
     fn preflight(
         &mut self,
         target: &mut dyn Target,
         lab: &Lab,
         options: &CompareOptions,
+        clocks: &mut Vec<ClockCheck>,
     ) -> Result<Option<String>, DeviceError> {
+        let is_script = self.python.is_some();
         let host: &mut dyn Target = match (&self.subject, &mut self.python) {
             (Subject::Kernel { .. }, _) => return Ok(None),
             (Subject::Baseline { .. }, Some(python)) => python,
-            (Subject::Baseline { .. }, None) => target,
+            (Subject::Baseline { .. }, None) => &mut *target,
         };
         let mut served = None;
         for workload in options.workloads.iter().filter_map(|name| lab.workload(name)) {
@@ -216,8 +255,15 @@ impl<'a> Side<'a> {
             Err(ProgramError::Broken(error)) => return Err(error),
             Err(ProgramError::Compile(fault)) => return Ok(Some(fault.to_string())),
         };
-        match host.open(&program, &[], options.launch_deadline) {
-            Ok(_) => Ok(None),
+        let opened = host.open(&program, &[], options.launch_deadline);
+        let checked = opened.and_then(|mut session| {
+            if is_script {
+                clocks.extend(check_clock(target, &mut *session, self.subject.name())?);
+            }
+            Ok(())
+        });
+        match checked {
+            Ok(()) => Ok(None),
             Err(fault @ (Fault::Unavailable(_) | Fault::Crashed(_) | Fault::TimedOut { .. })) => {
                 Ok(Some(fault.to_string()))
             }

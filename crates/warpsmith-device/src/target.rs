@@ -38,6 +38,12 @@ pub trait Target {
         None
     }
 
+    /// Times a copy of this many bytes within the device's memory, as launches are timed; none where the
+    /// target has no clock that another process could disagree with.
+    fn time_copy(&mut self, _bytes: usize) -> Result<Option<f64>, Fault> {
+        Ok(None)
+    }
+
     /// Runs programs once each, one after the other, in a process that is started by `watcher` (a
     /// program with its arguments, such as a profiler) and belongs to it.
     fn watch(
@@ -70,6 +76,12 @@ pub trait Session {
     /// Launches as [`Session::launch`] does, with caches as the same launches leave them; none where a
     /// target cannot tell cold from warm. Outputs are not looked at afterwards.
     fn launch_warm(&mut self, _cases: &[usize]) -> Result<Option<Clocked>, Fault> {
+        Ok(None)
+    }
+
+    /// Times a copy as [`Target::time_copy`] does, by the session's own clock; none where the harness's
+    /// clock is the only one.
+    fn time_copy(&mut self, _bytes: usize) -> Result<Option<f64>, Fault> {
         Ok(None)
     }
 

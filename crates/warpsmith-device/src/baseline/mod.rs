@@ -202,6 +202,7 @@ impl Target for Python {
             outputs,
             deadline,
             remark: ready.remark,
+            on_cuda: self.info.cuda.is_some(),
         }))
     }
 }
@@ -215,6 +216,8 @@ struct PythonSession {
     deadline: Duration,
     /// What the script says of how it computes.
     remark: Option<String>,
+    /// Whether the script's process reads a clock of its own, the device's.
+    on_cuda: bool,
 }
 
 impl Session for PythonSession {
@@ -241,6 +244,16 @@ impl Session for PythonSession {
         let wakes = on_device_s.is_none();
         self.last = cases.last().filter(|_| wakes).map(|case| (*case, elapsed_s));
         Ok(Clocked { elapsed_s, ticks: None })
+    }
+
+    fn time_copy(&mut self, bytes: usize) -> Result<Option<f64>, Fault> {
+        if !self.on_cuda {
+            return Ok(None);
+        }
+        self.conversation.thaw()?;
+        let answer = self.conversation.ask(&format!("copy {bytes}"), self.deadline)?;
+        self.conversation.freeze()?;
+        Ok(answer.seconds)
     }
 
     fn remark(&self) -> Option<&str> {

@@ -313,6 +313,13 @@ impl Target for Cuda {
         }
     }
 
+    fn time_copy(&mut self, bytes: usize) -> Result<Option<f64>, Fault> {
+        match self.process().ask(&Ask::Copy { bytes }, &[], PATIENCE)? {
+            Reply::Clocked { seconds } => Ok(Some(seconds)),
+            _ => Err(misuse("the device process read no clock")),
+        }
+    }
+
     fn watch(
         &mut self,
         watcher: &[OsString],

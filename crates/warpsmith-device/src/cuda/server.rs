@@ -161,6 +161,10 @@ impl Device {
                 let seconds = self.launch(*session, slots, *caches)?;
                 (Reply::Clocked { seconds }, Vec::new())
             }
+            Ask::Copy { bytes } => {
+                let seconds = self.time_copy(*bytes)?;
+                (Reply::Clocked { seconds }, Vec::new())
+            }
             Ask::Watch { session, slot } => {
                 let session = self.session(*session)?;
                 let mut arguments = [session.arguments(*slot, &self.cases)?];
@@ -348,6 +352,18 @@ impl Device {
                 self.context.replay(&graph).map_err(failure)?;
             }
         }
+        let seconds = self.context.replay(&graph).map_err(failure)?;
+        self.context.synchronize().map_err(failure)?;
+        Ok(seconds)
+    }
+
+    /// Times a copy with the clock and the care that launches get.
+    fn time_copy(&mut self, bytes: usize) -> Result<f64, Failure> {
+        let (from, to) =
+            (Buffer::new(bytes).map_err(failure)?, Buffer::new(bytes).map_err(failure)?);
+        let stream = self.context.stream;
+        let graph = self.context.capture(|| to.copy_from(&from, stream)).map_err(failure)?;
+        self.flush_cache()?;
         let seconds = self.context.replay(&graph).map_err(failure)?;
         self.context.synchronize().map_err(failure)?;
         Ok(seconds)

@@ -28,6 +28,8 @@ pub(super) enum Ask {
     Launch { session: u64, slots: Vec<usize>, caches: Caches },
     /// Run a slot without a graph and a clock, for whoever watches: a profiler or a sanitizer.
     Watch { session: u64, slot: usize },
+    /// Time a copy of this many bytes within the device's memory.
+    Copy { bytes: usize },
     /// Send the outputs of a slot with their guards; the bytes follow the answer.
     Fetch { session: u64, slot: usize },
     /// Fill the outputs of a slot with poison, and their guards with canaries.
