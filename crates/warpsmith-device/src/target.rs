@@ -38,6 +38,12 @@ pub trait Target {
         None
     }
 
+    /// Times a copy of this many bytes within the device's memory, as launches are timed; none where the
+    /// target has no clock that another process could disagree with.
+    fn time_copy(&mut self, _bytes: usize) -> Result<Option<f64>, Fault> {
+        Ok(None)
+    }
+
     /// Runs programs once each, one after the other, in a process that is started by `watcher` (a
     /// program with its arguments, such as a profiler) and belongs to it.
     fn watch(
@@ -71,6 +77,17 @@ pub trait Session {
     /// target cannot tell cold from warm. Outputs are not looked at afterwards.
     fn launch_warm(&mut self, _cases: &[usize]) -> Result<Option<Clocked>, Fault> {
         Ok(None)
+    }
+
+    /// Times a copy as [`Target::time_copy`] does, by the session's own clock; none where the harness's
+    /// clock is the only one.
+    fn time_copy(&mut self, _bytes: usize) -> Result<Option<f64>, Fault> {
+        Ok(None)
+    }
+
+    /// Says what a person should know of how the session computes; none where there is nothing.
+    fn remark(&self) -> Option<&str> {
+        None
     }
 
     /// Returns the bytes of an output tensor (`tensor` indexes `Program::tensors`) as the last
@@ -164,6 +181,27 @@ pub struct Program {
     pub launches: Vec<LaunchPlan>,
     /// What a CUDA program has beside this; its launches are these.
     pub grid: Option<GridProgram>,
+    /// The matrix product that a library computes, instead of launches.
+    pub gemm: Option<GemmPlan>,
+}
+
+/// C = A B (or A Bᵀ) on row-major matrices; A, B and C are indices of tensors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GemmPlan {
+    /// A, of shape M,K.
+    pub a: usize,
+    /// B, of shape K,N, or N,K where it is transposed.
+    pub b: usize,
+    /// C, of shape M,N.
+    pub c: usize,
+    /// Rows of C.
+    pub m: u64,
+    /// Columns of C.
+    pub n: u64,
+    /// The length of the sums.
+    pub k: u64,
+    /// Whether B is N,K.
+    pub b_transposed: bool,
 }
 
 /// How a CUDA program is launched.

@@ -43,9 +43,9 @@ pub use expr::{EvalError, Expr, ExprError};
 pub use id::{BlobId, CandidateId, EnvironmentId, Hasher, LabId, RunId, TrialId};
 pub use lab::Lab;
 pub use record::{
-    Absent, BestEntry, BestList, ComparisonPurpose, ComparisonRecord, Contender, ContenderKind,
-    EvidenceExport, InputsRecord, KernelRecord, LabRecord, MissingBaseline, PairedRounds,
-    RunRecord, RunStatus, RunTrial, TunableRecord, WorkloadRecord,
+    Absent, BestEntry, BestList, ClockCheck, ComparisonPurpose, ComparisonRecord, Contender,
+    ContenderKind, EvidenceExport, InputsRecord, KernelRecord, LabRecord, MissingBaseline,
+    PairedRounds, RunRecord, RunStatus, RunTrial, TunableRecord, WorkloadRecord,
 };
 pub use settings::{Goal, RunSettings, SeedFrom};
 pub use trial::{

@@ -233,6 +233,14 @@ impl Buffer {
         Ok(Self { at, bytes })
     }
 
+    /// Puts a copy of another buffer, of the same size, into the stream.
+    pub(super) fn copy_from(&self, from: &Self, stream: sys::CUstream) -> Result<()> {
+        assert_eq!(from.bytes, self.bytes, "copies fill the buffer");
+        // SAFETY: both buffers are live and of this size; the caller waits before it frees them.
+        let code = unsafe { sys::cuMemcpyDtoDAsync_v2(self.at, from.at, self.bytes, stream) };
+        check("copying on the device", code)
+    }
+
     /// Copies bytes to an offset.
     pub(super) fn write(&self, offset: usize, content: &[u8]) -> Result<()> {
         assert!(offset + content.len() <= self.bytes, "copies stay inside of the buffer");

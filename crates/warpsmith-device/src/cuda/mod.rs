@@ -7,6 +7,7 @@
 
 pub(crate) mod ceilings;
 mod compile;
+mod cublaslt;
 mod driver;
 pub(crate) mod limits;
 mod nvrtc;
@@ -41,8 +42,8 @@ use crate::target::{
     Unit, Watched,
 };
 use wire::{
-    Ask, Clock, FailureKind, GUARD_BYTES, LaunchWire, MapWire, Reply, ScalarWire, SessionPlan,
-    TensorWire,
+    Ask, Clock, FailureKind, GUARD_BYTES, GemmWire, LaunchWire, MapWire, Reply, ScalarWire,
+    SessionPlan, TensorWire,
 };
 
 /// Describes a device of an architecture that is not at hand, for compiling: its names are known, its
@@ -86,6 +87,15 @@ pub struct CudaConfig {
     pub host: CpuConfig,
     /// The executable that serves as device process; this process's own when absent.
     pub device_exe: Option<PathBuf>,
+}
+
+/// The name that a unit gives as its compiler when there is nothing to compile: the program is a product
+/// that cuBLASLt computes.
+pub(crate) const CUBLASLT: &str = "cublaslt";
+
+/// Says whether there is a CUDA driver on this machine.
+pub fn has_driver() -> bool {
+    driver::is_present()
 }
 
 /// How long the device process may take to open its context, and for all that no candidate has a part
@@ -158,8 +168,7 @@ impl Cuda {
     pub fn environment(&self) -> Environment {
         let mut environment = self.host.environment();
         environment.device = self.info.clone();
-        let parts_dir = self.config.host.cache_dir.parent().unwrap_or(Path::new("."));
-        if let Ok(toolkit) = toolkit::find(parts_dir) {
+        if let Ok(toolkit) = toolkit::find(self.parts_dir()) {
             let version = toolkit.nvrtc.canonicalize().unwrap_or(toolkit.nvrtc);
             let version = version.file_name().unwrap_or_default().to_string_lossy().to_string();
             environment.compilers.push(Compiler { name: COMPILER.to_string(), version });
@@ -171,6 +180,11 @@ impl Cuda {
                 .to_string(),
         };
         environment
+    }
+
+    /// The folder of optional parts, which holds the cache too.
+    fn parts_dir(&self) -> &Path {
+        self.config.host.cache_dir.parent().unwrap_or(Path::new("."))
     }
 
     fn process(&self) -> MutexGuard<'_, DeviceProcess> {
@@ -203,11 +217,13 @@ impl Cuda {
     fn open_on_device(
         &mut self,
         program: &Program,
-        grid: &GridProgram,
         cases: &[CaseId],
         deadline: Duration,
     ) -> Result<Box<dyn Session>, Fault> {
-        let module = module_of(program)?;
+        let module = match program.gemm {
+            None => module_of(program)?,
+            Some(_) => Vec::new(),
+        };
         let mut process = self.device.lock().unwrap_or_else(PoisonError::into_inner);
         let number = process.alive()?;
         for case in cases {
@@ -217,11 +233,13 @@ impl Cuda {
                 staged.on_device = Some(number);
             }
         }
-        let plan = session_plan(program, grid, cases, module.len())?;
+        let plan = session_plan(program, cases, module.len());
         let session = self.next_session;
         self.next_session += 1;
         let ask = Ask::Open { session, plan: Box::new(plan) };
-        process.ask(&ask, &[&module], PATIENCE)?;
+        let Reply::Opened { remark } = process.ask(&ask, &[&module], PATIENCE)? else {
+            return Err(misuse("the device process opened no session"));
+        };
         drop(process);
         let outputs: Vec<usize> = (0..program.tensors.len())
             .filter(|idx| program.tensors[*idx].role == Role::Output)
@@ -235,6 +253,7 @@ impl Cuda {
             regions: vec![Vec::new(); cases.len()],
             outputs: outputs.iter().map(|idx| (*idx, program.tensors[*idx].bytes())).collect(),
             lost: None,
+            remark,
         }))
     }
 }
@@ -245,11 +264,13 @@ impl Target for Cuda {
     }
 
     fn compile(&mut self, unit: &Unit) -> Result<Artifact, Fault> {
-        if unit.compiler == COMPILER {
-            let executable = self.config.device_exe.as_deref();
-            compile_unit(&self.config.host.cache_dir, executable, unit)
-        } else {
-            self.host.compile(unit)
+        match unit.compiler.as_str() {
+            COMPILER => {
+                let executable = self.config.device_exe.as_deref();
+                compile_unit(&self.config.host.cache_dir, executable, unit)
+            }
+            CUBLASLT => toolkit::find_cublaslt(self.parts_dir()).map(library_artifact),
+            _ => self.host.compile(unit),
         }
     }
 
@@ -295,6 +316,13 @@ impl Target for Cuda {
         }
     }
 
+    fn time_copy(&mut self, bytes: usize) -> Result<Option<f64>, Fault> {
+        match self.process().ask(&Ask::Copy { bytes }, &[], PATIENCE)? {
+            Reply::Clocked { seconds } => Ok(Some(seconds)),
+            _ => Err(misuse("the device process read no clock")),
+        }
+    }
+
     fn watch(
         &mut self,
         watcher: &[OsString],
@@ -306,9 +334,11 @@ impl Target for Cuda {
             DeviceProcess { exe, watcher: watcher.to_vec(), running: None, number: 0 };
         let mut fault = None;
         for (program, case) in runs {
-            let grid = program.grid.as_ref().ok_or_else(|| misuse("a reference is not watched"))?;
+            if program.grid.is_none() {
+                return Err(misuse("only kernels are watched"));
+            }
             let staged = self.cases.get(&case.0).ok_or_else(not_staged)?;
-            let ran = process.run_once(program, grid, *case, &staged.contents, deadline);
+            let ran = process.run_once(program, *case, &staged.contents, deadline);
             match ran {
                 Ok(()) => {}
                 Err(crashed @ (Fault::Crashed(_) | Fault::TimedOut { .. })) => {
@@ -329,9 +359,10 @@ impl Target for Cuda {
         cases: &[CaseId],
         deadline: Duration,
     ) -> Result<Box<dyn Session>, Fault> {
-        match &program.grid {
-            Some(grid) => self.open_on_device(program, grid, cases, deadline),
-            None => self.open_on_host(program, cases, deadline),
+        if program.grid.is_some() || program.gemm.is_some() {
+            self.open_on_device(program, cases, deadline)
+        } else {
+            self.open_on_host(program, cases, deadline)
         }
     }
 }
@@ -348,12 +379,24 @@ fn module_of(program: &Program) -> Result<Vec<u8>, Fault> {
     Ok(module)
 }
 
-fn session_plan(
-    program: &Program,
-    grid: &GridProgram,
-    cases: &[CaseId],
-    module_bytes: usize,
-) -> Result<SessionPlan, Fault> {
+/// A library as the artifact that a program loads. Its file is too large to read it through each time; it
+/// is the user's, and no candidate's.
+fn library_artifact(path: PathBuf) -> Artifact {
+    let bytes = std::fs::metadata(&path).map_or(0, |meta| meta.len());
+    let identity = format!("{} {bytes}", path.display());
+    Artifact {
+        binary: warpsmith_model::BlobId::of(identity.as_bytes()),
+        command: vec![CUBLASLT.to_string(), path.display().to_string()],
+        path,
+        log: String::new(),
+        compile_s: 0.0,
+        cached: true,
+    }
+}
+
+fn session_plan(program: &Program, cases: &[CaseId], module_bytes: usize) -> SessionPlan {
+    let none = GridProgram { launches: Vec::new(), maps: Vec::new(), scalar_types: Vec::new() };
+    let grid = program.grid.as_ref().unwrap_or(&none);
     let tensors = program.tensors.iter().map(|tensor| TensorWire {
         bytes: tensor.bytes(),
         dtype: tensor.dtype,
@@ -378,7 +421,19 @@ fn session_plan(
         box_extents: map.box_extents.iter().rev().copied().collect(),
         swizzle: map.swizzle,
     });
-    Ok(SessionPlan {
+    let gemm = program.gemm.map(|gemm| GemmWire {
+        library: program.artifact.path.clone(),
+        a: gemm.a,
+        b: gemm.b,
+        c: gemm.c,
+        m: gemm.m,
+        n: gemm.n,
+        k: gemm.k,
+        b_transposed: gemm.b_transposed,
+        dtype: program.tensors[gemm.a].dtype,
+        c_dtype: program.tensors[gemm.c].dtype,
+    });
+    SessionPlan {
         module_bytes,
         cases: cases.iter().map(|case| case.0).collect(),
         tensors: tensors.collect(),
@@ -387,7 +442,8 @@ fn session_plan(
         scratch: program.scratch.clone(),
         launches: launches.collect(),
         maps: maps.collect(),
-    })
+        gemm,
+    }
 }
 
 /// The process that owns the device, and its successors.
@@ -460,7 +516,6 @@ impl DeviceProcess {
     fn run_once(
         &mut self,
         program: &Program,
-        grid: &GridProgram,
         case: CaseId,
         contents: &[Vec<u8>],
         deadline: Duration,
@@ -468,7 +523,7 @@ impl DeviceProcess {
         let module = module_of(program)?;
         self.stage(case.0, contents)?;
         let session = 0;
-        let plan = Box::new(session_plan(program, grid, &[case], module.len())?);
+        let plan = Box::new(session_plan(program, &[case], module.len()));
         self.ask(&Ask::Open { session, plan }, &[&module], PATIENCE.max(deadline))?;
         self.ask(&Ask::Watch { session, slot: 0 }, &[], deadline)?;
         self.ask(&Ask::Close { session }, &[], PATIENCE)?;
@@ -514,6 +569,7 @@ impl DeviceProcess {
                     FailureKind::OutOfMemory => Fault::Unavailable(format!(
                         "the device is out of memory: {message}; choose smaller workloads"
                     )),
+                    FailureKind::NoLibrary => Fault::Unavailable(message),
                     FailureKind::NoDevice => {
                         self.running = None;
                         Fault::Unavailable(message)
@@ -581,6 +637,8 @@ struct CudaSession {
     outputs: Vec<(usize, usize)>,
     /// Why the session cannot go on.
     lost: Option<String>,
+    /// What a library chose.
+    remark: Option<String>,
 }
 
 impl CudaSession {
@@ -647,6 +705,10 @@ impl Session for CudaSession {
 
     fn launch_warm(&mut self, cases: &[usize]) -> Result<Option<Clocked>, Fault> {
         self.clocked(cases, Clock::Warm).map(Some)
+    }
+
+    fn remark(&self) -> Option<&str> {
+        self.remark.as_deref()
     }
 
     fn output(&self, case: usize, tensor: usize) -> &[u8] {

@@ -8,13 +8,18 @@ use std::collections::HashMap;
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::rc::Rc;
 
-use cudarc::driver::sys::CUresult;
+use cudarc::driver::sys::{CUfunction, CUresult, CUstream};
+use warpsmith_model::stats;
 
+use super::cublaslt::{Library, Matrices, Product, Proposal};
 use super::driver::{self, Argument, Buffer, Context, DriverError, Extents, MapShape, Module};
 use super::stamps::Stamps;
 use super::wire::{
-    self, Ask, Clock, Failure, FailureKind, GUARD_BYTES, Reply, ScalarWire, SessionPlan, TensorWire,
+    self, Ask, Clock, Failure, FailureKind, GUARD_BYTES, GemmWire, Reply, ScalarWire, SessionPlan,
+    TensorWire,
 };
 use crate::cpu::poison::{self, INPUT_SLACK};
 use crate::sys::process;
@@ -25,6 +30,12 @@ pub const DEVICE_ARGUMENT: &str = "__cuda";
 
 /// Bytes that are written between readings, as a multiple of the cache.
 const FLUSH_FACTOR: usize = 2;
+
+/// How often each algorithm that a library proposes is timed before one is chosen.
+const CHOOSING_ROUNDS: usize = 5;
+/// What NVIDIA recommends as workspace of cuBLAS: more on Hopper and later than before.
+const WORKSPACE_BYTES: usize = 32 << 20;
+const HOPPER_WORKSPACE_BYTES: usize = 64 << 20;
 
 /// Serves one worker. A binary calls this, before anything else, when its first argument is
 /// [`DEVICE_ARGUMENT`].
@@ -85,16 +96,29 @@ struct Device {
     /// Inputs on the device, and what they should be.
     cases: HashMap<usize, Vec<(Buffer, Vec<u8>)>>,
     sessions: HashMap<u64, Session>,
+    /// Loaded when the first session needs it.
+    library: Option<Rc<Library>>,
+    /// Algorithms that were chosen, with the words for them: every session of a product uses the same.
+    choices: Vec<(GemmWire, Proposal, String)>,
 }
 
 struct Session {
     plan: SessionPlan,
-    /// Unloaded after everything that refers to it.
-    _module: Module,
-    functions: Vec<cudarc::driver::sys::CUfunction>,
+    work: Work,
     scratch: Vec<Buffer>,
     /// By slot, the outputs in tensor order.
     outputs: Vec<Vec<Buffer>>,
+}
+
+/// What a session runs.
+enum Work {
+    Kernel {
+        /// Unloaded after everything that refers to it.
+        _module: Module,
+        functions: Vec<CUfunction>,
+    },
+    /// A library's product of the tensors at these places.
+    Product { product: Product, a: usize, b: usize, c: usize },
 }
 
 impl Device {
@@ -117,6 +141,8 @@ impl Device {
             stamps,
             cases: HashMap::new(),
             sessions: HashMap::new(),
+            library: None,
+            choices: Vec::new(),
         })
     }
 
@@ -138,12 +164,16 @@ impl Device {
             }
             Ask::Changed { case } => (Reply::Changed(self.changed(*case)?), Vec::new()),
             Ask::Open { session, plan } => {
-                let opened = self.prepare(plan, payload)?;
+                let (opened, remark) = self.prepare(plan, payload)?;
                 self.sessions.insert(*session, opened);
-                done
+                (Reply::Opened { remark }, Vec::new())
             }
             Ask::Launch { session, slots, clock } => {
                 (self.launch(*session, slots, *clock)?, Vec::new())
+            }
+            Ask::Copy { bytes } => {
+                let seconds = self.time_copy(*bytes)?;
+                (Reply::Clocked { seconds }, Vec::new())
             }
             Ask::Watch { session, slot } => {
                 let session = self.session(*session)?;
@@ -199,34 +229,15 @@ impl Device {
         Ok(None)
     }
 
-    fn prepare(&self, plan: &SessionPlan, module: &[u8]) -> Result<Session, Failure> {
-        let module = Module::load(module).map_err(failure)?;
-        let mut functions = Vec::new();
-        for launch in &plan.launches {
-            let function = module.function(&launch.entry).map_err(failure)?;
-            let passed = plan.tensors.len()
-                + plan.axes.len()
-                + plan.scalars.len()
-                + plan.scratch.len()
-                + plan.maps.len();
-            let taken = driver::count_parameters(function);
-            if taken != passed {
-                let entry = &launch.entry;
-                let message =
-                    format!("`{entry}` takes {taken} parameters; the lab passes {passed}");
-                return Err(Failure { kind: FailureKind::Refused, message });
-            }
-            if launch.smem > self.smem_per_block {
-                let message = format!(
-                    "`{}` wants {} bytes of dynamic shared memory; a block of this device gets at most {}: \
-                     let `constraints` say so, with SMEM_PER_BLOCK",
-                    launch.entry, launch.smem, self.smem_per_block
-                );
-                return Err(Failure { kind: FailureKind::Refused, message });
-            }
-            driver::allow_shared_memory(function, launch.smem).map_err(failure)?;
-            functions.push(function);
-        }
+    fn prepare(
+        &mut self,
+        plan: &SessionPlan,
+        module: &[u8],
+    ) -> Result<(Session, Option<String>), Failure> {
+        let (work, proposals) = match &plan.gemm {
+            None => (load_kernel(plan, module, self.smem_per_block)?, Vec::new()),
+            Some(gemm) => self.describe_product(gemm)?,
+        };
         let mut scratch = Vec::new();
         for bytes in &plan.scratch {
             let buffer = Buffer::new(*bytes as usize).map_err(failure)?;
@@ -242,11 +253,97 @@ impl Device {
             }
             outputs.push(of_case);
         }
-        let session = Session { plan: plan.clone(), _module: module, functions, scratch, outputs };
+        let mut session = Session { plan: plan.clone(), work, scratch, outputs };
+        let mut remark = None;
+        if let (Some(gemm), false) = (&plan.gemm, plan.cases.is_empty()) {
+            remark = Some(self.choose(&mut session, gemm, &proposals)?);
+        }
         for slot in 0..plan.cases.len() {
             session.poison(slot)?;
         }
-        Ok(session)
+        Ok((session, remark))
+    }
+
+    /// Describes a product to the library, which is loaded if it is not yet; returns what the library
+    /// proposes, too.
+    fn describe_product(&mut self, gemm: &GemmWire) -> Result<(Work, Vec<Proposal>), Failure> {
+        let library = self.library(&gemm.library)?;
+        let (_, _, info) = self.context.describe().map_err(failure)?;
+        let generation = info.arch.trim_start_matches("sm_").trim_end_matches(char::is_alphabetic);
+        let workspace_bytes = match generation.parse::<u32>() {
+            Ok(90..) => HOPPER_WORKSPACE_BYTES,
+            _ => WORKSPACE_BYTES,
+        };
+        let (product, proposals) = Product::new(library, gemm, workspace_bytes).map_err(failure)?;
+        Ok((Work::Product { product, a: gemm.a, b: gemm.b, c: gemm.c }, proposals))
+    }
+
+    fn library(&mut self, path: &Path) -> Result<Rc<Library>, Failure> {
+        if let Some(library) = self.library.as_ref().filter(|library| library.path() == path) {
+            return Ok(Rc::clone(library));
+        }
+        let loaded = Library::load(path)
+            .map_err(|message| Failure { kind: FailureKind::NoLibrary, message })?;
+        let library = Rc::new(loaded);
+        self.library = Some(Rc::clone(&library));
+        Ok(library)
+    }
+
+    /// Times what the library proposes, under the clock that kernels are timed with, and keeps the
+    /// fastest, as a careful user of the library would; says which it is.
+    fn choose(
+        &mut self,
+        session: &mut Session,
+        gemm: &GemmWire,
+        proposals: &[Proposal],
+    ) -> Result<String, Failure> {
+        let known = self.choices.iter().find(|(known, _, _)| known == gemm);
+        if let (Some((_, chosen, words)), Work::Product { product, .. }) =
+            (known, &mut session.work)
+        {
+            product.choose(*chosen);
+            return Ok(words.clone());
+        }
+        let stream = self.context.stream;
+        let mut arguments = [session.arguments(0, &self.cases)?];
+        let mut running = Vec::new();
+        for (place, proposal) in proposals.iter().enumerate() {
+            session.take(*proposal);
+            // The first call loads code, which has no place in a graph. What the library proposes and
+            // then refuses to run is not chosen.
+            if session.enqueue(stream, &mut arguments).is_ok() {
+                self.context.synchronize().map_err(failure)?;
+                let graph = self.context.capture(|| session.enqueue(stream, &mut arguments));
+                running.push((place, graph.map_err(failure)?, Vec::new()));
+            }
+        }
+        for _ in 0..CHOOSING_ROUNDS {
+            for (_, graph, samples_s) in &mut running {
+                self.flush_cache()?;
+                samples_s.push(self.context.replay(graph).map_err(failure)?);
+            }
+        }
+        let typical_s = |samples_s: &[f64]| stats::median(samples_s).unwrap_or(f64::INFINITY);
+        let fastest = running
+            .iter()
+            .min_by(|(_, _, one), (_, _, other)| typical_s(one).total_cmp(&typical_s(other)));
+        let Some((place, _, _)) = fastest else {
+            let message = "cuBLASLt runs none of the algorithms that it proposes".to_string();
+            return Err(Failure { kind: FailureKind::Refused, message });
+        };
+        let chosen = proposals[*place];
+        session.take(chosen);
+        let words = match &session.work {
+            Work::Product { product, .. } => product.words(place + 1, proposals.len()),
+            Work::Kernel { .. } => String::new(),
+        };
+        self.choices.push((gemm.clone(), chosen, words.clone()));
+        Ok(words)
+    }
+
+    fn flush_cache(&mut self) -> Result<(), Failure> {
+        let flush_bytes = FLUSH_FACTOR * (self.l2_bytes as usize).max(1 << 20);
+        self.context.flush_cache(flush_bytes).map_err(failure)
     }
 
     /// Runs slots one after the other, as one graph; returns what the clock says of its last replay.
@@ -286,6 +383,18 @@ impl Device {
         })
     }
 
+    /// Times a copy with the clock and the care that launches get.
+    fn time_copy(&mut self, bytes: usize) -> Result<f64, Failure> {
+        let (from, to) =
+            (Buffer::new(bytes).map_err(failure)?, Buffer::new(bytes).map_err(failure)?);
+        let stream = self.context.stream;
+        let graph = self.context.capture(|| to.copy_from(&from, stream)).map_err(failure)?;
+        self.flush_cache()?;
+        let seconds = self.context.replay(&graph).map_err(failure)?;
+        self.context.synchronize().map_err(failure)?;
+        Ok(seconds)
+    }
+
     fn session(&self, session: u64) -> Result<&Session, Failure> {
         self.sessions.get(&session).ok_or_else(no_session)
     }
@@ -323,21 +432,40 @@ impl Session {
     /// Puts the launches into the stream, once for each list of arguments.
     fn enqueue(
         &self,
-        stream: cudarc::driver::sys::CUstream,
+        stream: CUstream,
         arguments: &mut [Vec<Argument>],
     ) -> Result<(), DriverError> {
         for arguments in arguments {
-            for (launch, function) in self.plan.launches.iter().zip(&self.functions) {
-                let extents = Extents {
-                    grid: launch.grid,
-                    block: launch.block,
-                    cluster: launch.cluster,
-                    smem: launch.smem,
-                };
-                driver::launch(stream, *function, extents, arguments)?;
+            match &self.work {
+                Work::Kernel { functions, .. } => {
+                    for (launch, function) in self.plan.launches.iter().zip(functions) {
+                        let extents = Extents {
+                            grid: launch.grid,
+                            block: launch.block,
+                            cluster: launch.cluster,
+                            smem: launch.smem,
+                        };
+                        driver::launch(stream, *function, extents, arguments)?;
+                    }
+                }
+                Work::Product { product, a, b, c } => {
+                    let at = |place: usize| match arguments[place] {
+                        Argument::Pointer(at) => at,
+                        _ => unreachable!("tensors come first among the arguments"),
+                    };
+                    let matrices = Matrices { a: at(*a), b: at(*b), c: at(*c) };
+                    product.enqueue(stream, matrices)?;
+                }
             }
         }
         Ok(())
+    }
+
+    /// Computes by another of the algorithms that a library proposes.
+    fn take(&mut self, proposal: Proposal) {
+        if let Work::Product { product, .. } = &mut self.work {
+            product.choose(proposal);
+        }
     }
 
     fn arguments(
@@ -375,6 +503,36 @@ impl Session {
         }
         Ok(arguments)
     }
+}
+
+fn load_kernel(plan: &SessionPlan, module: &[u8], smem_per_block: u32) -> Result<Work, Failure> {
+    let module = Module::load(module).map_err(failure)?;
+    let mut functions = Vec::new();
+    for launch in &plan.launches {
+        let function = module.function(&launch.entry).map_err(failure)?;
+        let passed = plan.tensors.len()
+            + plan.axes.len()
+            + plan.scalars.len()
+            + plan.scratch.len()
+            + plan.maps.len();
+        let taken = driver::count_parameters(function);
+        if taken != passed {
+            let entry = &launch.entry;
+            let message = format!("`{entry}` takes {taken} parameters; the lab passes {passed}");
+            return Err(Failure { kind: FailureKind::Refused, message });
+        }
+        if launch.smem > smem_per_block {
+            let message = format!(
+                "`{}` wants {} bytes of dynamic shared memory; a block of this device gets at most \
+                 {smem_per_block}: let `constraints` say so, with SMEM_PER_BLOCK",
+                launch.entry, launch.smem
+            );
+            return Err(Failure { kind: FailureKind::Refused, message });
+        }
+        driver::allow_shared_memory(function, launch.smem).map_err(failure)?;
+        functions.push(function);
+    }
+    Ok(Work::Kernel { _module: module, functions })
 }
 
 fn no_session() -> Failure {

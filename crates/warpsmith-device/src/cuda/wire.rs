@@ -3,6 +3,7 @@
 
 use std::io::{self, Read};
 use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 use warpsmith_model::{CudaInfo, DType};
@@ -21,12 +22,14 @@ pub(super) enum Ask {
     Unstage { case: usize },
     /// Compare the inputs of a case with what was staged.
     Changed { case: usize },
-    /// Load a module and prepare a session; the module's bytes follow.
+    /// Load a module, or a library, and prepare a session; the module's bytes follow.
     Open { session: u64, plan: Box<SessionPlan> },
     /// Run these slots, one after the other, under one reading of the clock, with caches as stated.
     Launch { session: u64, slots: Vec<usize>, clock: Clock },
     /// Run a slot without a graph and a clock, for whoever watches: a profiler or a sanitizer.
     Watch { session: u64, slot: usize },
+    /// Time a copy of this many bytes within the device's memory.
+    Copy { bytes: usize },
     /// Send the outputs of a slot with their guards; the bytes follow the answer.
     Fetch { session: u64, slot: usize },
     /// Fill the outputs of a slot with poison, and their guards with canaries.
@@ -60,6 +63,26 @@ pub(super) struct SessionPlan {
     pub(super) scratch: Vec<u64>,
     pub(super) launches: Vec<LaunchWire>,
     pub(super) maps: Vec<MapWire>,
+    /// A product to compute by cuBLASLt, instead of launches of a module.
+    pub(super) gemm: Option<GemmWire>,
+}
+
+/// C = A B on row-major matrices; the tensors by their places.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct GemmWire {
+    /// The library's file.
+    pub(super) library: PathBuf,
+    pub(super) a: usize,
+    pub(super) b: usize,
+    pub(super) c: usize,
+    pub(super) m: u64,
+    pub(super) n: u64,
+    pub(super) k: u64,
+    /// Whether B is N,K.
+    pub(super) b_transposed: bool,
+    /// The type of A and B.
+    pub(super) dtype: DType,
+    pub(super) c_dtype: DType,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -104,6 +127,10 @@ pub(super) enum Reply {
         ticks_per_s: f64,
         info: CudaInfo,
     },
+    /// A session is ready; the remark is for people.
+    Opened {
+        remark: Option<String>,
+    },
     Clocked {
         seconds: f64,
     },
@@ -133,6 +160,8 @@ pub(super) enum FailureKind {
     OutOfMemory,
     /// There is no driver or no device.
     NoDevice,
+    /// A library that the session needs cannot be used; nothing else is affected.
+    NoLibrary,
     /// Anything else.
     Broken,
 }

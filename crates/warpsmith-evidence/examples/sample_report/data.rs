@@ -292,6 +292,7 @@ impl Maker {
             contenders,
             workloads,
             missing,
+            clocks: Vec::new(),
             notes,
         }
     }

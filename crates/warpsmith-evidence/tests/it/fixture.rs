@@ -267,6 +267,7 @@ pub(crate) fn comparison(tiles: &[(i64, f64)], baseline_s: f64) -> ComparisonRec
         contenders,
         workloads: vec![rounds("small", 1.0), rounds("large", 10.0)],
         missing: Vec::new(),
+        clocks: Vec::new(),
         notes: Vec::new(),
     }
 }

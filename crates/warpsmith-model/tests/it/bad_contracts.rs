@@ -449,6 +449,30 @@ fn a_missing_script() {
 }
 
 #[test]
+fn a_baseline_of_an_unknown_kind() {
+    let errors = after_replacing("baselines/numpy.toml", "summary", "kind = \"cublas\"\nsummary");
+    insta::assert_snapshot!(errors, @"");
+}
+
+#[test]
+fn a_baseline_of_neither_script_nor_tensors() {
+    let bare = "format = 1\nsummary = \"x\"\n";
+    let errors = after(&[Edit::Write("baselines/x.toml", bare)]);
+    insta::assert_snapshot!(errors, @"");
+    let lt = "format = 1\nkind = \"cublaslt\"\nsummary = \"x\"\n";
+    let errors = after(&[Edit::Write("baselines/x.toml", lt)]);
+    insta::assert_snapshot!(errors, @"");
+}
+
+#[test]
+fn a_product_of_unknown_tensors() {
+    let lt = "format = 1\nkind = \"cublaslt\"\nsummary = \"x\"\nscript = \"numpy_scale.py\"\n\
+              gemm = { a = \"x\", b = \"z\", c = \"y\" }\nstart_s = 0\n";
+    let errors = after(&[Edit::Write("baselines/x.toml", lt)]);
+    insta::assert_snapshot!(errors, @"");
+}
+
+#[test]
 fn a_summary_of_nothing() {
     let errors = after_replacing("baselines/numpy.toml", r#""NumPy""#, r#""""#);
     insta::assert_snapshot!(errors, @r#"

@@ -75,6 +75,7 @@ pub fn run(context: &Context, arguments: CompareArgs) -> Result<()> {
             result(format!("  {}", paint(DIM, words)));
         }
     }
+    summary::clock_lines(&record).into_iter().for_each(result);
     summary::note_lines(&record.notes).into_iter().for_each(result);
     Ok(())
 }

@@ -64,6 +64,7 @@ impl Summary {
             for missing in &comparison.missing {
                 lines.push(format!("  {}", paint(WARN, missing_words(missing))));
             }
+            lines.extend(clock_lines(comparison));
             lines.extend(note_lines(&comparison.notes));
         }
         lines.push(String::new());
@@ -185,6 +186,11 @@ pub fn comparison_table(record: &ComparisonRecord) -> String {
 
 /// Notes that a table is followed by; the rest is in the evidence and in `--json`.
 const SHOWN_NOTES: usize = 3;
+
+/// Says how far the clocks of baselines agree with the harness's, a line for each that has its own.
+pub fn clock_lines(record: &ComparisonRecord) -> Vec<String> {
+    record.clocks.iter().map(|check| format!("  {}", paint(DIM, check.describe()))).collect()
+}
 
 /// Returns the first notes, and how many there are beyond them.
 pub fn note_lines(notes: &[String]) -> Vec<String> {
