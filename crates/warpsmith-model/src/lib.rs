@@ -59,7 +59,7 @@ pub use trial::{
     Stage, StopReason, Trial, Verdict,
 };
 pub use value::{DType, Params, Value};
-pub use wire::{Answer, Ask, CompareRequest, ContenderRequest, LabRef};
+pub use wire::{Answer, Ask, CompareRequest, ContenderRequest, LabRef, ProfileRequest, Profiled};
 
 /// The version of every stored document; bumped with any change of these types.
 pub const FORMAT_VERSION: u32 = 1;

@@ -8,6 +8,7 @@
 pub(crate) mod ceilings;
 mod compile;
 mod driver;
+pub mod ncu;
 mod nvrtc;
 pub mod sass;
 mod server;
