@@ -7,6 +7,7 @@ mod doctor;
 mod export;
 mod micro;
 mod new;
+mod profile;
 mod report;
 mod resume;
 mod run;
@@ -67,6 +68,7 @@ enum Command {
     Micro(micro::MicroArgs),
     Tune(tune::TuneArgs),
     Compare(compare::CompareArgs),
+    Profile(profile::ProfileArgs),
     Report(report::ReportArgs),
     Export(export::ExportArgs),
     Runs(runs::RunsArgs),
@@ -106,6 +108,7 @@ pub fn dispatch(cli: Cli) -> Result<()> {
         Command::Micro(arguments) => micro::run(&context, arguments),
         Command::Tune(arguments) => tune::run(&context, arguments),
         Command::Compare(arguments) => compare::run(&context, arguments),
+        Command::Profile(arguments) => profile::run(&context, arguments),
         Command::Report(arguments) => report::run(&context, arguments),
         Command::Export(arguments) => export::run(&context, arguments),
         Command::Runs(arguments) => runs::run(&context, arguments),
