@@ -21,10 +21,12 @@
 
 mod candidate;
 mod chain;
+pub mod diagnose;
 mod environment;
 pub mod expr;
 mod id;
 pub mod lab;
+mod profile;
 mod record;
 pub mod rng;
 pub mod roofline;
@@ -38,10 +40,14 @@ mod wire;
 
 pub use candidate::{Candidate, Fidelity, Job, KernelText, Origin, Request, RequestLimits};
 pub use chain::{Authority, ChainRecord, Proof, Sensitivity};
+pub use diagnose::{Bound, Counters, Diagnosis, Gap};
 pub use environment::{Ceilings, Compiler, CudaInfo, DeviceInfo, Environment, Guard, Isolation};
 pub use expr::{EvalError, Expr, ExprError};
 pub use id::{BlobId, CandidateId, EnvironmentId, Hasher, LabId, RunId, TrialId};
 pub use lab::Lab;
+pub use profile::{
+    CounterSource, FileBlob, LaunchCode, LaunchProfile, ProfileRecord, WorkloadProfile,
+};
 pub use record::{
     Absent, BestEntry, BestList, ClockCheck, ComparisonPurpose, ComparisonRecord, Contender,
     ContenderKind, EvidenceExport, InputsRecord, KernelRecord, LabRecord, MissingBaseline,
@@ -53,7 +59,7 @@ pub use trial::{
     Stage, StopReason, Trial, Verdict,
 };
 pub use value::{DType, Params, Value};
-pub use wire::{Answer, Ask, CompareRequest, ContenderRequest, LabRef};
+pub use wire::{Answer, Ask, CompareRequest, ContenderRequest, LabRef, ProfileRequest, Profiled};
 
 /// The version of every stored document; bumped with any change of these types.
 pub const FORMAT_VERSION: u32 = 1;

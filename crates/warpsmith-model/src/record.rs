@@ -11,7 +11,7 @@ use crate::lab::{Role, Tolerance, Workload};
 use crate::stats::{self, Interval};
 use crate::{
     Blob, CandidateId, Ceilings, DType, Environment, EnvironmentId, EvalError, Expr, Fidelity, Lab,
-    LabId, Params, RunId, Trial, TrialId, Value,
+    LabId, Params, ProfileRecord, RunId, Trial, TrialId, Value,
 };
 
 /// One campaign: what was asked, where it ran, how it ended.
@@ -454,6 +454,9 @@ pub struct EvidenceExport {
     pub trials: Vec<RunTrial>,
     /// The comparisons, in order.
     pub comparisons: Vec<ComparisonRecord>,
+    /// The profiles, in order, without the profiler's files.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub profiles: Vec<ProfileRecord>,
     /// Further documents, by kind and in order.
     pub documents: BTreeMap<String, Vec<serde_json::Value>>,
     /// Every text that a trial names, by identity.

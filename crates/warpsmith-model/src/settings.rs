@@ -52,6 +52,8 @@ pub enum Goal {
     Tune,
     /// A paired comparison.
     Compare,
+    /// A profile of one kernel.
+    Profile,
 }
 
 impl Goal {
@@ -63,6 +65,7 @@ impl Goal {
             Self::Micro => "micro",
             Self::Tune => "tune",
             Self::Compare => "compare",
+            Self::Profile => "profile",
         }
     }
 }

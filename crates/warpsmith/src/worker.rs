@@ -14,11 +14,11 @@ use warpsmith_device::cpu::{Cpu, CpuConfig, Quiet};
 use warpsmith_device::cuda::{Cuda, CudaConfig};
 use warpsmith_device::error::DeviceError;
 use warpsmith_device::target::Target;
-use warpsmith_device::{ceilings, compare, evaluate};
+use warpsmith_device::{ceilings, compare, evaluate, profile};
 use warpsmith_model::lab::{Kernel, TargetKind, parse_kernel};
 use warpsmith_model::{
     Answer, Ask, Ceilings, CompareRequest, ContenderRequest, Environment, Finding, KernelText, Lab,
-    LabId, LabRef, Request, Verdict,
+    LabId, LabRef, ProfileRequest, Request, Verdict,
 };
 
 use crate::labdir;
@@ -65,6 +65,7 @@ struct Worker {
     environment: Environment,
     ceilings: Option<Ceilings>,
     lab: Option<(PathBuf, Lab)>,
+    artifacts: PathBuf,
 }
 
 impl Worker {
@@ -83,7 +84,8 @@ impl Worker {
             }
         };
         let corpus = Corpus::new(CorpusOptions::new(Some(project.expected())));
-        Ok(Self { kind, target, corpus, environment, ceilings: None, lab: None })
+        let artifacts = project.artifacts();
+        Ok(Self { kind, target, corpus, environment, ceilings: None, lab: None, artifacts })
     }
 
     fn answer(&mut self, ask: &Ask) -> Result<Answer> {
@@ -93,6 +95,7 @@ impl Worker {
             Ask::Chain(lab) => self.chain(lab)?,
             Ask::Evaluate(request) => self.evaluate(request)?,
             Ask::Compare(request) => self.compare(request)?,
+            Ask::Profile(request) => self.profile(request)?,
         })
     }
 
@@ -195,6 +198,15 @@ impl Worker {
         let (target, corpus) = (&mut *self.target, &mut self.corpus);
         let record = compare::compare(target, corpus, &lab, &request.lab.dir, &entrants, &options)?;
         Ok(Answer::Compared(Box::new(record)))
+    }
+
+    fn profile(&mut self, request: &ProfileRequest) -> Result<Answer> {
+        let lab = self.lab(&request.lab.dir, &request.lab.id)?;
+        let kernel = parse(&lab, &request.kernel)?;
+        let _quiet = crate::pool::quiet(self.kind, Quiet::Timing)?;
+        let (target, corpus) = (&mut *self.target, &mut self.corpus);
+        let profiled = profile::profile(target, corpus, &lab, &kernel, request, &self.artifacts)?;
+        Ok(Answer::Profiled(Box::new(profiled)))
     }
 
     /// Returns the lab, loaded once; refuses a folder that holds something else than was asked.

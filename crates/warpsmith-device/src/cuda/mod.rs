@@ -10,6 +10,7 @@ mod compile;
 mod cublaslt;
 mod driver;
 pub(crate) mod limits;
+pub mod ncu;
 mod nvrtc;
 pub mod sass;
 mod server;

@@ -57,6 +57,7 @@ pub(crate) fn sample(n_search: usize) -> ReportData {
         chain: Some(chain()),
         trials: maker.trials,
         comparisons,
+        profiles: Vec::new(),
         texts: maker.texts,
     }
 }

@@ -4,6 +4,7 @@
 //! again. A trial is durable before anyone learns from it.
 
 mod decide;
+mod profile;
 mod steps;
 
 use std::collections::HashMap;

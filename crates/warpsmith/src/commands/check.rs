@@ -1,6 +1,6 @@
 //! `warpsmith check`: the gate.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
@@ -116,20 +116,30 @@ pub fn run(context: &Context, arguments: CheckArgs) -> Result<()> {
 }
 
 fn kernels(campaign: &Campaign, arguments: &CheckArgs) -> Result<Vec<Kernel>> {
-    if let (Some(source), Some(contract)) = (&arguments.source, &arguments.contract) {
-        let read = |path: &PathBuf| {
+    let (source, contract) = (arguments.source.as_deref(), arguments.contract.as_deref());
+    let chosen = chosen_kernel(campaign, arguments.kernel.as_deref(), source, contract)?;
+    Ok(chosen.map_or_else(|| campaign.loaded.lab.kernels.clone(), |kernel| vec![kernel]))
+}
+
+/// Returns the kernel that flags choose: one of the lab by name, or one outside of it; none where
+/// nothing was chosen.
+pub fn chosen_kernel(
+    campaign: &Campaign,
+    name: Option<&str>,
+    source: Option<&Path>,
+    contract: Option<&Path>,
+) -> Result<Option<Kernel>> {
+    if let (Some(source), Some(contract)) = (source, contract) {
+        let read = |path: &Path| {
             std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
         };
         let name = source.file_stem().and_then(|stem| stem.to_str()).unwrap_or("candidate");
         let lab = &campaign.loaded.lab;
         let kernel = parse_kernel(lab, name, &read(contract)?, &read(source)?)
             .map_err(|errors| anyhow::anyhow!("{} is not valid\n\n{errors}", contract.display()))?;
-        return Ok(vec![kernel]);
+        return Ok(Some(kernel));
     }
-    match &arguments.kernel {
-        Some(name) => Ok(vec![campaign.kernel(name)?]),
-        None => Ok(campaign.loaded.lab.kernels.clone()),
-    }
+    name.map(|name| campaign.kernel(name)).transpose()
 }
 
 /// Returns the author's parameters with some of them replaced.

@@ -2,6 +2,7 @@
 
 use anyhow::{Result, bail};
 use clap::Args;
+use warpsmith_device::cuda::ncu::{self, Permission};
 use warpsmith_model::{Answer, Ask, DeviceInfo, Environment, Guard, Isolation, units};
 
 use super::{Context, summary};
@@ -35,10 +36,13 @@ pub fn run(context: &Context, arguments: DoctorArgs) -> Result<()> {
         return json(&serde_json::json!({
             "environment": environment, "ceilings": ceilings,
             "evidence": { "path": context.project.database(), "error": writable.err().map(|e| format!("{e:#}")) },
-            "baselines": baselines,
+            "baselines": baselines, "profiler": profiler_json(&environment),
         }));
     }
     describe(&environment);
+    if environment.device.cuda.is_some() {
+        describe_profiler();
+    }
     match writable {
         Ok(()) => line(true, &format!("evidence: {}", context.project.database().display())),
         Err(error) => line(false, &format!("evidence: {error:#}")),
@@ -87,6 +91,41 @@ fn describe(environment: &Environment) {
     if device.cuda.is_none() {
         note("cuda: `warpsmith doctor --target cuda` looks for a GPU and its compilers");
     }
+}
+
+/// Says whether there is a profiler, and who may read the counters.
+fn describe_profiler() {
+    match ncu::find() {
+        Ok(found) => {
+            line(true, &format!("profiler: {} (ncu {})", found.path.display(), found.version));
+        }
+        Err(error) => note(&format!("profiler: {error}")),
+    }
+    match ncu::permission() {
+        Permission::Everybody => line(true, "counters: every user may read them"),
+        Permission::AdminOnly => note(&format!(
+            "counters: for administrators alone (RmProfilingAdminOnly: 1); to allow others: {}",
+            ncu::HOW_TO_ALLOW
+        )),
+        Permission::Unknown => note("counters: the driver does not say who may read them"),
+    }
+}
+
+fn profiler_json(environment: &Environment) -> Option<serde_json::Value> {
+    environment.device.cuda.as_ref()?;
+    let admin_only = match ncu::permission() {
+        Permission::Everybody => Some(false),
+        Permission::AdminOnly => Some(true),
+        Permission::Unknown => None,
+    };
+    Some(match ncu::find() {
+        Ok(found) => serde_json::json!({
+            "path": found.path, "version": found.version, "counters_for_admins_only": admin_only,
+        }),
+        Err(error) => serde_json::json!({
+            "error": error.to_string(), "counters_for_admins_only": admin_only,
+        }),
+    })
 }
 
 fn describe_processor(device: &DeviceInfo) {

@@ -8,6 +8,7 @@ mod evidence;
 mod export;
 mod micro;
 mod new;
+mod profile;
 mod report;
 mod resume;
 mod run;
@@ -71,6 +72,7 @@ enum Command {
     Micro(micro::MicroArgs),
     Tune(tune::TuneArgs),
     Compare(compare::CompareArgs),
+    Profile(profile::ProfileArgs),
     Report(report::ReportArgs),
     Export(export::ExportArgs),
     Evidence(evidence::EvidenceArgs),
@@ -114,6 +116,7 @@ pub fn dispatch(cli: Cli) -> Result<()> {
         Command::Micro(arguments) => micro::run(&context, arguments),
         Command::Tune(arguments) => tune::run(&context, arguments),
         Command::Compare(arguments) => compare::run(&context, arguments),
+        Command::Profile(arguments) => profile::run(&context, arguments),
         Command::Report(arguments) => report::run(&context, arguments),
         Command::Export(arguments) => export::run(&context, arguments),
         Command::Evidence(arguments) => evidence::run(&context, arguments),
