@@ -195,6 +195,7 @@ mod tests {
             scalars: Vec::new(),
             scratch: Vec::new(),
             launches: Vec::new(),
+            gemm: None,
             grid: Some(GridProgram {
                 launches: vec![launch("split", 5), launch("join", 1), launch("split", 7)],
                 maps: Vec::new(),

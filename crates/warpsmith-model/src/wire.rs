@@ -22,7 +22,12 @@ pub enum Ask {
     /// What can this machine do at most?
     Ceilings,
     /// Does the reference hold, and does it prove the oracle?
-    Chain(LabRef),
+    Chain {
+        /// The lab.
+        lab: LabRef,
+        /// The workloads that will be used.
+        workloads: Vec<String>,
+    },
     /// What becomes of this candidate?
     Evaluate(Box<Request>),
     /// Which of these is faster?

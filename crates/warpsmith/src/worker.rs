@@ -92,7 +92,7 @@ impl Worker {
         Ok(match ask {
             Ask::Environment => Answer::Environment(Box::new(self.environment.clone())),
             Ask::Ceilings => Answer::Ceilings(self.measure_ceilings()?),
-            Ask::Chain(lab) => self.chain(lab)?,
+            Ask::Chain { lab, workloads } => self.chain(lab, workloads)?,
             Ask::Evaluate(request) => self.evaluate(request)?,
             Ask::Compare(request) => self.compare(request)?,
             Ask::Profile(request) => self.profile(request)?,
@@ -120,9 +120,15 @@ impl Worker {
         Ok(best)
     }
 
-    fn chain(&mut self, lab: &LabRef) -> Result<Answer> {
+    fn chain(&mut self, lab: &LabRef, workloads: &[String]) -> Result<Answer> {
         let lab_text = self.lab(&lab.dir, &lab.id)?;
-        let record = self.corpus.check_chain(&mut *self.target, &lab_text, lab.seed)?;
+        let mut wanted = Vec::new();
+        for name in workloads {
+            let known = lab_text.workload(name);
+            wanted.push(known.with_context(|| format!("the lab has no workload `{name}`"))?);
+        }
+        let target = &mut *self.target;
+        let record = self.corpus.check_chain_on(target, &lab_text, &wanted, lab.seed)?;
         Ok(Answer::Chain(Box::new(record)))
     }
 

@@ -177,7 +177,19 @@ impl Corpus {
         lab: &Lab,
         seed: u64,
     ) -> Result<ChainRecord, DeviceError> {
-        chain::check_chain(self, target, lab, seed)
+        let all: Vec<&Workload> = lab.workloads.iter().collect();
+        chain::check_chain(self, target, lab, &all, seed)
+    }
+
+    /// Proves the lab, and one content of each of some workloads; returns what was done.
+    pub fn check_chain_on(
+        &mut self,
+        target: &mut dyn Target,
+        lab: &Lab,
+        workloads: &[&Workload],
+        seed: u64,
+    ) -> Result<ChainRecord, DeviceError> {
+        chain::check_chain(self, target, lab, workloads, seed)
     }
 
     /// Returns cases of a real workload under one distribution. The same seed gives the same cases.

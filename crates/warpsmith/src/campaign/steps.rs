@@ -36,12 +36,18 @@ pub struct Budget {
 const CLOSE_RUNGS: f64 = 1.4;
 
 impl Campaign {
-    /// Proves the chain of trust, or finds it proven in this run.
+    /// Proves the chain of trust on every workload, or finds it proven in this run.
     pub fn prove(&mut self) -> Result<ChainRecord> {
+        let workloads = &self.loaded.lab.workloads;
+        self.prove_on(workloads.iter().map(|workload| workload.name.clone()).collect())
+    }
+
+    /// Proves the chain of trust on some workloads, or finds it proven in this run.
+    pub fn prove_on(&mut self, workloads: Vec<String>) -> Result<ChainRecord> {
         if let Some(record) = self.store.chain(&self.run)? {
             return Ok(record);
         }
-        match self.pool.ask(&Ask::Chain(self.lab_ref(self.settings.seed)))? {
+        match self.pool.ask(&Ask::Chain { lab: self.lab_ref(self.settings.seed), workloads })? {
             Answer::Chain(record) => {
                 self.store.put_chain(&self.run, &record)?;
                 Ok(*record)

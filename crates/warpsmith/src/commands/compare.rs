@@ -40,7 +40,7 @@ pub fn run(context: &Context, arguments: CompareArgs) -> Result<()> {
         summary::announce(campaign);
         let contenders = contenders(campaign, &arguments.contenders)?;
         let workloads = workloads(campaign, &arguments.workload)?;
-        campaign.prove()?;
+        campaign.prove_on(workloads.clone())?;
         let record = campaign.compare_now(
             ComparisonPurpose::Final,
             contenders,

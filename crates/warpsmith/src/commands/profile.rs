@@ -102,7 +102,7 @@ fn steps(campaign: &mut Campaign, arguments: &ProfileArgs) -> Result<Profiled> {
         bail!("`{}` cannot be profiled: {reason}", kernel.name);
     }
     let workloads = workloads(campaign, &kernel, &arguments.workload)?;
-    let chain = campaign.prove()?;
+    let chain = campaign.prove_on(workloads.clone())?;
     say(format!("  {:<9} {}", "chain", summary::chain_words(&chain)));
     let ceilings = campaign.ceilings()?;
     campaign.stop_if_asked()?;

@@ -20,8 +20,10 @@ use crate::output::{BAD, BOLD, DIM, GOOD, Table, WARN, paint, say};
 pub struct Summary {
     run: String,
     lab: LabRecord,
-    winner: Winner,
-    full: Trial,
+    /// Who won.
+    pub winner: Winner,
+    /// Its verification.
+    pub full: Trial,
     comparison: Option<ComparisonRecord>,
     ceilings: Ceilings,
     report: Option<PathBuf>,
