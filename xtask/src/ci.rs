@@ -79,7 +79,7 @@ fn cuda(root: &Path) -> Result<()> {
 }
 
 /// CUTLASS's templates, from the headers that `setup cuda` provides, compile to code that uses the tensor
-/// cores. One configuration: each takes the better part of a minute.
+/// cores, for both layouts of the second matrix. One configuration: each takes the better part of a minute.
 fn cutlass(root: &Path) -> Result<()> {
     let python = root.join(".warpsmith/cuda/bin/python");
     let script = "labs/gemm/cuda/baselines/cutlass.py";

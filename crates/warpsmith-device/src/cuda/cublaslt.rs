@@ -417,3 +417,16 @@ fn element(dtype: DType) -> c_int {
         DType::F64 => header::R_64F,
     }
 }
+
+#[cfg(test)]
+#[test]
+fn a_file_that_is_no_library_is_refused_in_words() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("libcublasLt.so.13");
+    std::fs::write(&path, "no library").expect("written");
+    let message = Library::load(&path).expect_err("refused");
+    assert!(
+        message.starts_with(&format!("cannot use cuBLASLt from {}", path.display())),
+        "{message}"
+    );
+}

@@ -147,3 +147,18 @@ fn library_in(folder: &Path, name: &str) -> Option<PathBuf> {
     found.sort();
     found.pop()
 }
+
+#[cfg(test)]
+#[test]
+fn cublaslt_is_found_among_the_packages_of_baselines() {
+    let parts = tempfile::tempdir().expect("a folder");
+    let folder =
+        parts.path().join(BASELINES_FOLDER).join("lib/python3.12/site-packages/nvidia/cu13/lib");
+    std::fs::create_dir_all(&folder).expect("made");
+    std::fs::write(folder.join("libcublasLt.so.13"), "").expect("written");
+    std::fs::write(folder.join("libcublas.so.13"), "").expect("written");
+    assert_eq!(library_in(&folder, "libcublasLt"), Some(folder.join("libcublasLt.so.13")));
+    assert_eq!(library_in(&folder, "libnvrtc"), None);
+    // One on LD_LIBRARY_PATH would come first.
+    assert!(find_cublaslt(parts.path()).is_ok_and(|path| path.ends_with("libcublasLt.so.13")));
+}

@@ -7,7 +7,7 @@ warpgroup instructions of the tensor cores (HGMMA) is refused.
 As a program it needs neither a GPU nor PyTorch:
 
     python cutlass.py              compile every configuration, and show what is in the code
-    python cutlass.py --check N    compile the device code of configuration N alone, for the test of it
+    python cutlass.py --check N    compile the device code alone of configuration N, for the lab's A B and for A Bᵀ
 """
 
 import concurrent.futures
@@ -107,11 +107,14 @@ def load(path):
 
 def build_all():
     """Compiles what is not compiled yet; returns the configurations with their libraries."""
+    return list(zip(CONFIGURATIONS, side_by_side(build, CONFIGURATIONS)))
+
+
+def side_by_side(work, items):
     # A compiler takes about four gigabytes.
-    workers = max(1, min(len(CONFIGURATIONS), os.cpu_count() or 1, memory_bytes() // (4 << 30)))
+    workers = max(1, min(len(items), os.cpu_count() or 1, memory_bytes() // (4 << 30)))
     with concurrent.futures.ThreadPoolExecutor(workers) as pool:
-        paths = list(pool.map(build, CONFIGURATIONS))
-    return list(zip(CONFIGURATIONS, paths))
+        return list(pool.map(work, items))
 
 
 def build(configuration):
@@ -221,14 +224,22 @@ def output_of(command):
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
-def main():
-    if sys.argv[1:2] == ["--check"]:
-        configuration = CONFIGURATIONS[int(sys.argv[2])]
+def check(configuration):
+    """Compiles the device code for both layouts of B and shows the tensor-core instructions in it."""
+    def of_layout(is_transposed):
         with tempfile.TemporaryDirectory() as folder:
             made = os.path.join(folder, "cutlass.cubin")
-            compile_into(made, find_nvcc(), find_headers(), configuration, ["-cubin"])
-            print(f"{describe(configuration)}: {prove_tensor_cores(made)}")
-        return
+            mode = ["-cubin", f"-DB_IS_TRANSPOSED={is_transposed}"]
+            compile_into(made, find_nvcc(), find_headers(), configuration, mode)
+            return prove_tensor_cores(made)
+
+    for words, counts in zip(["A B", "A Bᵀ"], side_by_side(of_layout, [0, 1])):
+        print(f"{words}, {describe(configuration)}: {counts}")
+
+
+def main():
+    if sys.argv[1:2] == ["--check"]:
+        return check(CONFIGURATIONS[int(sys.argv[2])])
     for configuration, path in build_all():
         print(f"{describe(configuration)}: {prove_tensor_cores(path)} in {path}")
 
