@@ -8,7 +8,9 @@
 pub(crate) mod ceilings;
 mod compile;
 mod driver;
+mod monitor;
 mod nvrtc;
+pub mod sanitizer;
 pub mod sass;
 mod server;
 pub mod toolkit;
@@ -35,8 +37,8 @@ pub use server::{DEVICE_ARGUMENT, device_main};
 use crate::cpu::{Cpu, CpuConfig, poison};
 use crate::sys::socket::{receive_message, send_message};
 use crate::target::{
-    Artifact, CaseId, Clocked, Extent, Fault, GridProgram, Program, Session, Target, TensorPlan,
-    Unit, Watched,
+    Artifact, CaseId, Clocked, Extent, Fault, GridProgram, Program, Sanitized, Sanitizer,
+    Sanitizers, Session, Target, TensorPlan, Unit, Watched,
 };
 use wire::{
     Ask, Caches, FailureKind, GUARD_BYTES, LaunchWire, MapWire, Reply, ScalarWire, SessionPlan,
@@ -73,6 +75,7 @@ pub fn device_of_arch(arch: &str) -> Option<DeviceInfo> {
             max_threads: 1024,
             smem_per_block: smem_kib << 10,
             memory_bytes: 0,
+            unmonitored: None,
         }),
     })
 }
@@ -156,8 +159,7 @@ impl Cuda {
     pub fn environment(&self) -> Environment {
         let mut environment = self.host.environment();
         environment.device = self.info.clone();
-        let parts_dir = self.config.host.cache_dir.parent().unwrap_or(Path::new("."));
-        if let Ok(toolkit) = toolkit::find(parts_dir) {
+        if let Ok(toolkit) = toolkit::find(self.parts_dir()) {
             let version = toolkit.nvrtc.canonicalize().unwrap_or(toolkit.nvrtc);
             let version = version.file_name().unwrap_or_default().to_string_lossy().to_string();
             environment.compilers.push(Compiler { name: COMPILER.to_string(), version });
@@ -171,8 +173,55 @@ impl Cuda {
         environment
     }
 
+    /// The folder of optional parts, which `warpsmith setup` fills.
+    fn parts_dir(&self) -> &Path {
+        self.config.host.cache_dir.parent().unwrap_or(Path::new("."))
+    }
+
     fn process(&self) -> MutexGuard<'_, DeviceProcess> {
         self.device.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Runs as [`Target::watch`] does, with buffers that have no bytes to spare and hold nothing but inputs.
+    fn watch_bare(
+        &self,
+        watcher: &[OsString],
+        runs: &[(&Program, CaseId)],
+        deadline: Duration,
+    ) -> Result<Watched, Fault> {
+        let mut process = self.watched_process(watcher);
+        process.ask(&Ask::Strip, &[], PATIENCE)?;
+        self.run_watched(process, runs, deadline)
+    }
+
+    fn watched_process(&self, watcher: &[OsString]) -> DeviceProcess {
+        let exe = self.config.device_exe.clone();
+        DeviceProcess { exe, watcher: watcher.to_vec(), running: None, number: 0 }
+    }
+
+    fn run_watched(
+        &self,
+        mut process: DeviceProcess,
+        runs: &[(&Program, CaseId)],
+        deadline: Duration,
+    ) -> Result<Watched, Fault> {
+        let mut fault = None;
+        for (program, case) in runs {
+            let grid = program.grid.as_ref().ok_or_else(|| misuse("a reference is not watched"))?;
+            let staged = self.cases.get(&case.0).ok_or_else(not_staged)?;
+            let ran = process.run_once(program, grid, *case, &staged.contents, deadline);
+            match ran {
+                Ok(()) => {}
+                Err(crashed @ (Fault::Crashed(_) | Fault::TimedOut { .. })) => {
+                    fault = Some(crashed);
+                    break;
+                }
+                Err(other) => return Err(other),
+            }
+        }
+        // Whatever happened, the watcher has something to say about it.
+        let status = process.finish(deadline)?;
+        Ok(Watched { status, fault })
     }
 
     /// Opens a session of the reference, on the CPU.
@@ -292,32 +341,41 @@ impl Target for Cuda {
         }
     }
 
+    fn speed(&mut self) -> Option<f64> {
+        let mut process = self.process();
+        process.running.as_ref()?;
+        // A process that does not answer says so at the next launch.
+        match process.ask(&Ask::Limits, &[], PATIENCE) {
+            // Clocks alone say little: under the power cap they are low whenever a kernel works hard.
+            Ok(Reply::Limits(limits)) => {
+                let is_slowed = limits?.iter().any(|limit| limit.is_slowdown());
+                Some(if is_slowed { 0.0 } else { 1.0 })
+            }
+            _ => None,
+        }
+    }
+
     fn watch(
         &mut self,
         watcher: &[OsString],
         runs: &[(&Program, CaseId)],
         deadline: Duration,
     ) -> Result<Watched, Fault> {
-        let exe = self.config.device_exe.clone();
-        let mut process =
-            DeviceProcess { exe, watcher: watcher.to_vec(), running: None, number: 0 };
-        let mut fault = None;
-        for (program, case) in runs {
-            let grid = program.grid.as_ref().ok_or_else(|| misuse("a reference is not watched"))?;
-            let staged = self.cases.get(&case.0).ok_or_else(not_staged)?;
-            let ran = process.run_once(program, grid, *case, &staged.contents, deadline);
-            match ran {
-                Ok(()) => {}
-                Err(crashed @ (Fault::Crashed(_) | Fault::TimedOut { .. })) => {
-                    fault = Some(crashed);
-                    break;
-                }
-                Err(other) => return Err(other),
-            }
-        }
-        // Whatever happened, the watcher has something to say about it.
-        let status = process.finish(deadline)?;
-        Ok(Watched { status, fault })
+        let process = self.watched_process(watcher);
+        self.run_watched(process, runs, deadline)
+    }
+
+    fn sanitizers(&self) -> Result<Option<Sanitizers>, Fault> {
+        sanitizer::describe(self.parts_dir()).map(Some)
+    }
+
+    fn sanitize(
+        &mut self,
+        tool: Sanitizer,
+        runs: &[(&Program, CaseId)],
+        deadline: Duration,
+    ) -> Result<Sanitized, Fault> {
+        sanitizer::check(self, tool, runs, deadline)
     }
 
     fn open(
@@ -589,13 +647,13 @@ impl CudaSession {
         Ok(process)
     }
 
-    fn clocked(&self, cases: &[usize], caches: Caches) -> Result<f64, Fault> {
+    fn clocked(&self, cases: &[usize], caches: Caches) -> Result<Clocked, Fault> {
         let ask = Ask::Launch { session: self.session, slots: cases.to_vec(), caches };
         let reply = self.process()?.ask(&ask, &[], self.deadline)?;
-        let Reply::Clocked { seconds } = reply else {
+        let Reply::Clocked { seconds, state } = reply else {
             return Err(misuse("the device process read no clock"));
         };
-        Ok(seconds)
+        Ok(Clocked { elapsed_s: seconds, ticks: None, state })
     }
 
     fn fetch(&mut self, slot: usize) -> Result<(), Fault> {
@@ -628,16 +686,15 @@ impl Session for CudaSession {
         if let Some(reason) = &self.lost {
             return Err(misuse(reason));
         }
-        let seconds = self.clocked(cases, Caches::Cold)?;
+        let clocked = self.clocked(cases, Caches::Cold)?;
         for slot in cases {
             self.fetch(*slot)?;
         }
-        Ok(Clocked { elapsed_s: seconds, ticks: None })
+        Ok(clocked)
     }
 
     fn launch_warm(&mut self, cases: &[usize]) -> Result<Option<Clocked>, Fault> {
-        let seconds = self.clocked(cases, Caches::Warm)?;
-        Ok(Some(Clocked { elapsed_s: seconds, ticks: None }))
+        self.clocked(cases, Caches::Warm).map(Some)
     }
 
     fn output(&self, case: usize, tensor: usize) -> &[u8] {

@@ -12,6 +12,7 @@ use std::os::unix::net::UnixStream;
 use cudarc::driver::sys::CUresult;
 
 use super::driver::{self, Argument, Buffer, Context, DriverError, Extents, MapShape, Module};
+use super::monitor::Monitor;
 use super::wire::{
     self, Ask, Caches, Failure, FailureKind, GUARD_BYTES, Reply, ScalarWire, SessionPlan,
     TensorWire,
@@ -77,14 +78,37 @@ type Answered = Result<(Reply, Vec<u8>), Failure>;
 
 struct Device {
     context: Context,
+    /// What can be asked how the device is, or why nothing can.
+    monitor: Result<Monitor, String>,
     l2_bytes: u64,
+    buffers: Buffers,
     /// Inputs on the device, and what they should be.
     cases: HashMap<usize, Vec<(Buffer, Vec<u8>)>>,
     sessions: HashMap<u64, Session>,
 }
 
+/// What buffers are like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Buffers {
+    /// Between guards, and filled before a kernel sees them.
+    Guarded,
+    /// As large as they must be, and untouched except for inputs.
+    Bare,
+}
+
+impl Buffers {
+    /// Returns the bytes on either side of a tensor.
+    fn guard_bytes(self) -> usize {
+        match self {
+            Self::Guarded => GUARD_BYTES,
+            Self::Bare => 0,
+        }
+    }
+}
+
 struct Session {
     plan: SessionPlan,
+    buffers: Buffers,
     /// Unloaded after everything that refers to it.
     _module: Module,
     functions: Vec<cudarc::driver::sys::CUfunction>,
@@ -103,15 +127,28 @@ impl Device {
         let context = Context::open()
             .map_err(|error| Failure { kind: FailureKind::NoDevice, message: error.to_string() })?;
         let (_, l2_bytes, _) = context.describe().map_err(failure)?;
-        Ok(Self { context, l2_bytes, cases: HashMap::new(), sessions: HashMap::new() })
+        let monitor = context.bus_id().map_err(|error| error.to_string());
+        Ok(Self {
+            context,
+            monitor: monitor.and_then(|bus_id| Monitor::open(&bus_id)),
+            l2_bytes,
+            buffers: Buffers::Guarded,
+            cases: HashMap::new(),
+            sessions: HashMap::new(),
+        })
     }
 
     fn answer(&mut self, ask: &Ask, payload: &[u8]) -> Answered {
         let done = (Reply::Done, Vec::new());
         Ok(match ask {
             Ask::Describe => {
-                let (name, l2_bytes, info) = self.context.describe().map_err(failure)?;
+                let (name, l2_bytes, mut info) = self.context.describe().map_err(failure)?;
+                info.unmonitored = self.monitor.as_ref().err().cloned();
                 (Reply::Device { name, l2_bytes, info }, Vec::new())
+            }
+            Ask::Strip => {
+                self.buffers = Buffers::Bare;
+                done
             }
             Ask::Stage { case, sizes } => {
                 self.stage(*case, sizes, payload)?;
@@ -129,7 +166,11 @@ impl Device {
             }
             Ask::Launch { session, slots, caches } => {
                 let seconds = self.launch(*session, slots, *caches)?;
-                (Reply::Clocked { seconds }, Vec::new())
+                let state = self.monitor.as_ref().ok().map(Monitor::state);
+                (Reply::Clocked { seconds, state }, Vec::new())
+            }
+            Ask::Limits => {
+                (Reply::Limits(self.monitor.as_ref().ok().map(Monitor::limits)), Vec::new())
             }
             Ask::Watch { session, slot } => {
                 let session = self.session(*session)?;
@@ -159,10 +200,13 @@ impl Device {
         for size in sizes {
             let (content, after) = rest.split_at(*size);
             rest = after;
-            let buffer = Buffer::new(size + 2 * GUARD_BYTES).map_err(failure)?;
-            // What lies beside an input is NaN in every element type.
-            buffer.fill(0, buffer.bytes, &[INPUT_SLACK]).map_err(failure)?;
-            buffer.write(GUARD_BYTES, content).map_err(failure)?;
+            let guard_bytes = self.buffers.guard_bytes();
+            let buffer = Buffer::new(size + 2 * guard_bytes).map_err(failure)?;
+            if self.buffers == Buffers::Guarded {
+                // What lies beside an input is NaN in every element type.
+                buffer.fill(0, buffer.bytes, &[INPUT_SLACK]).map_err(failure)?;
+            }
+            buffer.write(guard_bytes, content).map_err(failure)?;
             inputs.push((buffer, content.to_vec()));
         }
         self.cases.insert(case, inputs);
@@ -174,7 +218,8 @@ impl Device {
         for (idx, (buffer, expected)) in inputs.iter().enumerate() {
             let mut region = vec![0; buffer.bytes];
             buffer.read(0, &mut region).map_err(failure)?;
-            let content = GUARD_BYTES..GUARD_BYTES + expected.len();
+            let guard_bytes = self.buffers.guard_bytes();
+            let content = guard_bytes..guard_bytes + expected.len();
             let is_slack = |byte: &u8| *byte == INPUT_SLACK;
             let guards_hold = region[..content.start].iter().all(is_slack)
                 && region[content.end..].iter().all(is_slack);
@@ -208,21 +253,28 @@ impl Device {
         let mut scratch = Vec::new();
         for bytes in &plan.scratch {
             let buffer = Buffer::new(*bytes as usize).map_err(failure)?;
-            // Contents that no kernel should rely on.
-            buffer.fill(0, buffer.bytes, &[0xff]).map_err(failure)?;
+            if self.buffers == Buffers::Guarded {
+                // Contents that no kernel should rely on.
+                buffer.fill(0, buffer.bytes, &[0xff]).map_err(failure)?;
+            }
             scratch.push(buffer);
         }
         let mut outputs = Vec::new();
         for _ in &plan.cases {
             let mut of_case = Vec::new();
             for tensor in plan.tensors.iter().filter(|tensor| tensor.is_output) {
-                of_case.push(Buffer::new(tensor.bytes + 2 * GUARD_BYTES).map_err(failure)?);
+                let bytes = tensor.bytes + 2 * self.buffers.guard_bytes();
+                of_case.push(Buffer::new(bytes).map_err(failure)?);
             }
             outputs.push(of_case);
         }
-        let session = Session { plan: plan.clone(), _module: module, functions, scratch, outputs };
-        for slot in 0..plan.cases.len() {
-            session.poison(slot)?;
+        let buffers = self.buffers;
+        let plan = plan.clone();
+        let session = Session { plan, buffers, _module: module, functions, scratch, outputs };
+        if buffers == Buffers::Guarded {
+            for slot in 0..session.plan.cases.len() {
+                session.poison(slot)?;
+            }
         }
         Ok(session)
     }
@@ -273,6 +325,10 @@ impl Session {
     }
 
     fn poison(&self, slot: usize) -> Result<(), Failure> {
+        if self.buffers == Buffers::Bare {
+            let message = "bare buffers have no guards to poison".to_string();
+            return Err(Failure { kind: FailureKind::Broken, message });
+        }
         let outputs = self.outputs.get(slot).ok_or_else(no_case)?;
         let mut canary = vec![0; GUARD_BYTES];
         poison::fill_canary(&mut canary);
@@ -319,7 +375,8 @@ impl Session {
                 true => outputs.next(),
                 false => inputs.next().map(|(buffer, _)| buffer),
             };
-            tensors.push(buffer.ok_or_else(no_case)?.at + GUARD_BYTES as u64);
+            let guard_bytes = self.buffers.guard_bytes() as u64;
+            tensors.push(buffer.ok_or_else(no_case)?.at + guard_bytes);
         }
         let mut arguments: Vec<Argument> = tensors.iter().copied().map(Argument::Pointer).collect();
         arguments.extend(self.plan.axes.iter().map(|value| Argument::Int(*value as i32)));

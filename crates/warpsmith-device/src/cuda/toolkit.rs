@@ -34,7 +34,8 @@ pub fn find(parts_dir: &Path) -> Result<Toolkit, Fault> {
     })
 }
 
-fn roots(parts_dir: &Path) -> Vec<PathBuf> {
+/// Returns the folders in which a toolkit may be, in the order in which they are looked into.
+pub(super) fn roots(parts_dir: &Path) -> Vec<PathBuf> {
     let mut roots = Vec::new();
     roots.extend(std::env::var_os("CUDA_HOME").map(PathBuf::from));
     let path = std::env::var_os("PATH").unwrap_or_default();
@@ -43,11 +44,16 @@ fn roots(parts_dir: &Path) -> Vec<PathBuf> {
             roots.extend(nvcc.parent().and_then(Path::parent).map(Path::to_path_buf));
         }
     }
-    let venv = parts_dir.join(SETUP_FOLDER).join("lib");
-    let pythons = std::fs::read_dir(&venv).into_iter().flatten().flatten();
-    roots.extend(pythons.map(|python| python.path().join("site-packages/nvidia/cu13")));
+    roots.extend(setup_roots(parts_dir));
     roots.push(PathBuf::from("/usr/local/cuda"));
     roots
+}
+
+/// Returns those of them that `warpsmith setup cuda` fills: one for each Python that it used.
+pub(super) fn setup_roots(parts_dir: &Path) -> Vec<PathBuf> {
+    let venv = parts_dir.join(SETUP_FOLDER).join("lib");
+    let pythons = std::fs::read_dir(&venv).into_iter().flatten().flatten();
+    pythons.map(|python| python.path().join("site-packages/nvidia/cu13")).collect()
 }
 
 fn at(root: &Path) -> Option<Toolkit> {

@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
 use warpsmith_model::lab::{Kernel, TargetKind, parse_kernel};
-use warpsmith_model::{Fidelity, Goal, Origin, Params, RequestLimits, Trial, Value, Verdict};
+use warpsmith_model::{
+    Fidelity, Goal, Origin, Params, RequestLimits, RunSettings, Trial, Value, Verdict,
+};
 
 use super::{CliFailure, Context, plain_settings, summary, with_campaign};
 use crate::campaign::Campaign;
@@ -14,8 +16,9 @@ use crate::output::{BAD, DIM, GOOD, Table, json, paint, result, say};
 /// Gate kernels for correctness
 ///
 /// Proves the lab's reference, then puts a kernel (or every kernel) through the gate: poisoned
-/// outputs, several seeds and distributions, drawn shapes, repeatability, guarded memory, and the
-/// outputs of timed launches. Exits with 1 when a kernel fails.
+/// outputs, several seeds and distributions, drawn shapes, repeatability, guarded memory, the
+/// outputs of timed launches and, on CUDA, memcheck, racecheck and initcheck. Exits with 1 when a
+/// kernel fails.
 #[derive(Debug, Args)]
 pub struct CheckArgs {
     /// Folder of the lab
@@ -41,6 +44,9 @@ pub struct CheckArgs {
     /// Seconds that a launch may take before its process is ended
     #[arg(long, value_name = "SECONDS")]
     deadline: Option<f64>,
+    /// Leave memcheck, racecheck and initcheck out of the gate on CUDA; the evidence says so
+    #[arg(long)]
+    no_sanitizer: bool,
 }
 
 pub fn run(context: &Context, arguments: CheckArgs) -> Result<()> {
@@ -49,10 +55,16 @@ pub fn run(context: &Context, arguments: CheckArgs) -> Result<()> {
             bail!("{flag} is {seconds}, but must be a positive number of seconds");
         }
     }
-    let settings = plain_settings(Goal::Check, &arguments.lab)?;
+    let settings = RunSettings {
+        sanitize: !arguments.no_sanitizer,
+        ..plain_settings(Goal::Check, &arguments.lab)?
+    };
     let lab = arguments.lab.clone();
     let (run, trials) = with_campaign(context, &lab, settings, |campaign| {
         summary::announce(campaign);
+        if !arguments.quick {
+            campaign.require_sanitizers()?;
+        }
         let kernels = kernels(campaign, &arguments)?;
         let chain = campaign.prove()?;
         say(format!("  {:<9} {}", "chain", summary::chain_words(&chain)));

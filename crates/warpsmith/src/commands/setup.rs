@@ -32,12 +32,12 @@ pub struct SetupArgs {
 enum Part {
     /// The Python packages of the labs' baselines
     Baselines,
-    /// The CUDA compilers, headers and disassembler
+    /// The CUDA compilers, headers, disassembler and sanitizers
     Cuda,
 }
 
 /// NVIDIA's packages, each with its version: the compiler would pull in the others unpinned.
-const CUDA_PACKAGES: [&str; 8] = [
+const CUDA_PACKAGES: [&str; 9] = [
     "nvidia-cuda-nvcc==13.0.*",
     "nvidia-cuda-crt==13.0.*",
     "nvidia-nvvm==13.0.*",
@@ -47,9 +47,11 @@ const CUDA_PACKAGES: [&str; 8] = [
     // These two are not published for 13.0, and read what it makes.
     "nvidia-cuda-cuobjdump==13.2.*",
     "nvidia-cuda-nvdisasm==13.2.*",
+    // Earlier ones take the barriers of asynchronous copies and of warpgroups for races.
+    "nvidia-cuda-sanitizer-api==13.4.*",
 ];
 /// About what they take on disk.
-const CUDA_SIZE_MB: u32 = 520;
+const CUDA_SIZE_MB: u32 = 570;
 
 pub fn run(context: &Context, arguments: SetupArgs) -> Result<()> {
     let (what, venv, packages, size_mb) = match arguments.part {
@@ -62,7 +64,7 @@ pub fn run(context: &Context, arguments: SetupArgs) -> Result<()> {
         }
         Part::Cuda => {
             let packages = CUDA_PACKAGES.iter().map(|package| (*package).to_string()).collect();
-            ("the CUDA compilers", context.project.cuda(), packages, CUDA_SIZE_MB)
+            ("the CUDA tools", context.project.cuda(), packages, CUDA_SIZE_MB)
         }
     };
     let list: Vec<&str> = packages.iter().map(String::as_str).collect();
