@@ -4,7 +4,7 @@
 //!
 //! Kernels run many times slower under them, so they run on the lab's proof shapes and on the least of
 //! its real workloads. What passed on the small shapes and did not come to an end on the real one is
-//! noted; everything else that is not a clean bill is a verdict or an error.
+//! noted, as is what a tool itself doubts; everything else that is not clean is a verdict or an error.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -47,13 +47,8 @@ pub(super) fn check(bench: &mut Bench<'_>, workloads: &[Workload]) -> Result<(),
     let Some(sanitizers) = sanitizers else { return Ok(()) };
     let gate = Gate { kernel, params, sanitizers };
     let small = gate.small_runs(bench)?;
-    if !small.is_empty() {
-        gate.small_shapes(bench, &small)?;
-    }
-    match gate.least_workload(bench, workloads)? {
-        Some(run) => gate.real_workload(bench, run),
-        None => Ok(()),
-    }
+    let real = gate.least_workload(bench, workloads)?;
+    gate.every_tool(bench, small, real)
 }
 
 struct Gate<'a> {
@@ -119,59 +114,84 @@ impl Gate<'_> {
         Ok(Some(Run { shape: workload.clone(), program, case }))
     }
 
-    fn small_shapes(&self, bench: &mut Bench<'_>, runs: &[Run]) -> Result<(), Stop> {
-        let names: Vec<&str> = runs.iter().map(|run| run.shape.name.as_str()).collect();
-        let place = format!("the proof shapes ({})", names.join(", "));
+    /// Runs every tool on everything at once, since a tool takes seconds to start; on the small shapes alone
+    /// where it does not come to an end with the real one.
+    fn every_tool(
+        &self,
+        bench: &mut Bench<'_>,
+        small: Vec<Run>,
+        real: Option<Run>,
+    ) -> Result<(), Stop> {
+        let n_small = small.len();
+        let real_name = real.as_ref().map(|run| run.shape.name.clone());
+        let all: Vec<Run> = small.into_iter().chain(real).collect();
+        let small = &all[..n_small];
+        if all.is_empty() {
+            return Ok(());
+        }
         let mut clean = Vec::new();
+        let mut clean_on_small = Vec::new();
         for tool in self.sanitizers.tools.clone() {
-            match self.sanitize(bench, tool, runs, SMALL_DEADLINE)? {
-                Sanitized::Clean => clean.push(tool),
-                Sanitized::Flagged(flaw) => {
-                    return Err(self.flagged(bench, tool, runs, place, flaw));
+            match (self.judge(bench, tool, &all, REAL_DEADLINE)?, &real_name) {
+                (Bill::Clean, _) => clean.push(tool),
+                (Bill::Doubtful, _) => {}
+                (Bill::Unfinished { limit_s }, None) => {
+                    return Err(timed_out(tool, small, limit_s));
                 }
-                Sanitized::Unfinished { limit_s } => {
-                    let workload = format!("{place}, under {}", tool.name());
-                    let outcome = Outcome::TimedOut { workload, limit_s };
-                    return Err(Stop::Outcome(Box::new(outcome)));
+                (Bill::Unfinished { limit_s }, Some(name)) => {
+                    bench.notes.push(format!(
+                        "{SANITIZER_NOTE}{} did not finish within {limit_s} s on {name}",
+                        tool.name()
+                    ));
+                    if small.is_empty() {
+                        continue;
+                    }
+                    match self.judge(bench, tool, small, SMALL_DEADLINE)? {
+                        Bill::Clean => clean_on_small.push(tool),
+                        Bill::Doubtful => {}
+                        Bill::Unfinished { limit_s } => {
+                            return Err(timed_out(tool, small, limit_s));
+                        }
+                    }
                 }
-                Sanitized::Doubtful(words) => bench.notes.push(doubt(tool, &place, &words)),
             }
         }
-        self.note_clean(bench, &clean, &place);
+        self.note_clean(bench, &clean, &all);
+        self.note_clean(bench, &clean_on_small, small);
         Ok(())
     }
 
-    fn real_workload(&self, bench: &mut Bench<'_>, run: Run) -> Result<(), Stop> {
-        let name = run.shape.name.clone();
-        let runs = [run];
-        let mut clean = Vec::new();
-        for tool in self.sanitizers.tools.clone() {
-            match self.sanitize(bench, tool, &runs, REAL_DEADLINE)? {
-                Sanitized::Clean => clean.push(tool),
-                Sanitized::Flagged(flaw) => {
-                    return Err(self.flagged(bench, tool, &runs, name, flaw));
-                }
-                Sanitized::Unfinished { limit_s } => bench.notes.push(format!(
-                    "{SANITIZER_NOTE}{} did not finish within {limit_s} s on {name}; the small shapes \
-                     alone were run under it",
-                    tool.name()
-                )),
-                Sanitized::Doubtful(words) => bench.notes.push(doubt(tool, &name, &words)),
-            }
-        }
-        self.note_clean(bench, &clean, &name);
-        Ok(())
-    }
-
-    fn note_clean(&self, bench: &mut Bench<'_>, clean: &[Sanitizer], place: &str) {
+    fn note_clean(&self, bench: &mut Bench<'_>, clean: &[Sanitizer], runs: &[Run]) {
         if !clean.is_empty() {
             let tools: Vec<&str> = clean.iter().map(|tool| tool.name()).collect();
             bench.notes.push(format!(
-                "{SANITIZER_NOTE}{} found nothing on {place} ({})",
+                "{SANITIZER_NOTE}{} found nothing on {} ({})",
                 tools.join(", "),
+                names(runs),
                 self.sanitizers.version
             ));
         }
+    }
+
+    /// Runs a tool. What it finds ends the evaluation, what it doubts is noted.
+    fn judge(
+        &self,
+        bench: &mut Bench<'_>,
+        tool: Sanitizer,
+        runs: &[Run],
+        deadline: Duration,
+    ) -> Result<Bill, Stop> {
+        Ok(match self.sanitize(bench, tool, runs, deadline)? {
+            Sanitized::Clean => Bill::Clean,
+            Sanitized::Flagged(flaw) => return Err(self.flagged(bench, tool, runs, flaw)),
+            Sanitized::Unfinished { limit_s } => Bill::Unfinished { limit_s },
+            Sanitized::Doubtful(words) => {
+                let (tool, place) = (tool.name(), names(runs));
+                let note = format!("{SANITIZER_NOTE}{tool} is in doubt about {place}: {words}");
+                bench.notes.push(note);
+                Bill::Doubtful
+            }
+        })
     }
 
     fn sanitize(
@@ -190,14 +210,7 @@ impl Gate<'_> {
     }
 
     /// Turns a finding into the candidate's outcome.
-    fn flagged(
-        &self,
-        bench: &mut Bench<'_>,
-        tool: Sanitizer,
-        runs: &[Run],
-        workload: String,
-        flaw: Flaw,
-    ) -> Stop {
+    fn flagged(&self, bench: &mut Bench<'_>, tool: Sanitizer, runs: &[Run], flaw: Flaw) -> Stop {
         // What was flagged is the very binary that the gate judged. One with line numbers is another
         // binary with the same instructions; where it cannot be had, the finding stands without them.
         let located = self.with_lines(bench, runs).ok().and_then(|runs| {
@@ -208,7 +221,7 @@ impl Gate<'_> {
         });
         let Flaw { message, report } = located.unwrap_or(flaw);
         let cause = CrashCause::Sanitizer { tool: tool.name().to_string(), message, report };
-        Stop::Outcome(Box::new(Outcome::Crashed { workload, cause }))
+        Stop::Outcome(Box::new(Outcome::Crashed { workload: names(runs), cause }))
     }
 
     /// Compiles the same programs with line numbers.
@@ -231,6 +244,19 @@ impl Gate<'_> {
     }
 }
 
-fn doubt(tool: Sanitizer, place: &str, words: &str) -> String {
-    format!("{SANITIZER_NOTE}{} is in doubt about {place}: {words}", tool.name())
+/// What a tool's answer comes to.
+enum Bill {
+    Clean,
+    Doubtful,
+    Unfinished { limit_s: f64 },
+}
+
+fn timed_out(tool: Sanitizer, runs: &[Run], limit_s: f64) -> Stop {
+    let workload = format!("{}, under {}", names(runs), tool.name());
+    Stop::Outcome(Box::new(Outcome::TimedOut { workload, limit_s }))
+}
+
+fn names(runs: &[Run]) -> String {
+    let names: Vec<&str> = runs.iter().map(|run| run.shape.name.as_str()).collect();
+    names.join(", ")
 }
