@@ -5,8 +5,10 @@ use std::path::PathBuf;
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
 use warpsmith_model::lab::{Kernel, TargetKind, parse_kernel};
+use warpsmith_model::stats::{geomean, median};
 use warpsmith_model::{
-    Fidelity, Goal, Origin, Params, RequestLimits, RunSettings, Trial, Value, Verdict,
+    Fidelity, Goal, Measurement, Origin, Params, RequestLimits, RunSettings, Trial, Value, Verdict,
+    units,
 };
 
 use super::{CliFailure, Context, plain_settings, summary, with_campaign};
@@ -181,7 +183,15 @@ fn line(kernel: &Kernel, trial: &Trial) -> String {
 }
 
 fn table(trials: &[(Verdict, Trial)]) {
-    let mut table = Table::new(&["kernel", "verdict", "worst error", "parameters"], &[2]);
+    // Times over all workloads: where a target tells cold from warm, both, else none; `show` has them all.
+    let has_warm = trials.iter().any(|(_, trial)| mean_s(trial, |it| &it.warm_s).is_some());
+    let mut headings = vec!["kernel", "verdict", "worst error"];
+    if has_warm {
+        headings.extend(["cold (mean)", "warm (mean)"]);
+    }
+    headings.push("parameters");
+    let numbers: Vec<usize> = (2..headings.len() - 1).collect();
+    let mut table = Table::new(&headings, &numbers);
     for (expected, trial) in trials {
         let verdict = trial.outcome.verdict();
         let style = if verdict == *expected { GOOD } else { BAD };
@@ -192,12 +202,22 @@ fn table(trials: &[(Verdict, Trial)]) {
             .map(|measurement| measurement.error.element_eps)
             .fold(f64::NAN, f64::max);
         let worst = if worst.is_nan() { paint(DIM, "-") } else { format!("{worst:.1} eps") };
-        table.row(vec![
-            trial.job.candidate.kernel.clone(),
-            paint(style, verdict.name()),
-            worst,
-            trial.job.candidate.params.to_string(),
-        ]);
+        let mut cells =
+            vec![trial.job.candidate.kernel.clone(), paint(style, verdict.name()), worst];
+        if has_warm {
+            let cell = |time_s: Option<f64>| time_s.map_or_else(|| paint(DIM, "-"), units::time);
+            cells.push(cell(mean_s(trial, |it| &it.samples_s)));
+            cells.push(cell(mean_s(trial, |it| &it.warm_s)));
+        }
+        cells.push(trial.job.candidate.params.to_string());
+        table.row(cells);
     }
     result(table.render());
+}
+
+/// Returns the geometric mean of the medians over the workloads; none where one has no such samples.
+fn mean_s(trial: &Trial, samples_s: impl Fn(&Measurement) -> &Vec<f64>) -> Option<f64> {
+    let measurements = trial.outcome.measurements();
+    let medians: Option<Vec<f64>> = measurements.iter().map(|it| median(samples_s(it))).collect();
+    geomean(&medians?)
 }
