@@ -21,6 +21,7 @@
 
 mod candidate;
 mod chain;
+mod device_state;
 pub mod diagnose;
 mod environment;
 pub mod expr;
@@ -40,6 +41,7 @@ mod wire;
 
 pub use candidate::{Candidate, Fidelity, Job, KernelText, Origin, Request, RequestLimits};
 pub use chain::{Authority, ChainRecord, Proof, Sensitivity};
+pub use device_state::{ClockLimit, DeviceState, Span};
 pub use diagnose::{Bound, Counters, Diagnosis, Gap};
 pub use environment::{Ceilings, Compiler, CudaInfo, DeviceInfo, Environment, Guard, Isolation};
 pub use expr::{EvalError, Expr, ExprError};
@@ -56,7 +58,7 @@ pub use record::{
 pub use settings::{Goal, RunSettings, SeedFrom};
 pub use trial::{
     Blob, Build, CrashCause, ErrorSize, Finding, Measurement, Mismatch, MismatchKind, Outcome,
-    Stage, StopReason, Trial, Verdict,
+    SANITIZER_NOTE, Stage, StopReason, Trial, Verdict,
 };
 pub use value::{DType, Params, Value};
 pub use wire::{Answer, Ask, CompareRequest, ContenderRequest, LabRef, ProfileRequest, Profiled};

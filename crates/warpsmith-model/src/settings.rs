@@ -36,6 +36,14 @@ pub struct RunSettings {
     pub compare_s: f64,
     /// How many times slower than the best so far is hopeless.
     pub hopeless_ratio: f64,
+    /// Whether the full gate runs kernels under sanitizers, where the target has some. Runs from before
+    /// there was a choice have none to record.
+    #[serde(default = "yes")]
+    pub sanitize: bool,
+}
+
+fn yes() -> bool {
+    true
 }
 
 /// What a campaign is for.

@@ -243,7 +243,7 @@ impl Session for PythonSession {
         // A device has no threads that fall asleep.
         let wakes = on_device_s.is_none();
         self.last = cases.last().filter(|_| wakes).map(|case| (*case, elapsed_s));
-        Ok(Clocked { elapsed_s, ticks: None })
+        Ok(Clocked { elapsed_s, ticks: None, state: None })
     }
 
     fn time_copy(&mut self, bytes: usize) -> Result<Option<f64>, Fault> {

@@ -10,8 +10,10 @@ mod compile;
 mod cublaslt;
 mod driver;
 pub(crate) mod limits;
+mod monitor;
 pub mod ncu;
 mod nvrtc;
+pub mod sanitizer;
 pub mod sass;
 mod server;
 mod stamps;
@@ -39,8 +41,8 @@ pub use server::{DEVICE_ARGUMENT, device_main};
 use crate::cpu::{Cpu, CpuConfig, poison};
 use crate::sys::socket::{receive_message, send_message};
 use crate::target::{
-    Artifact, CaseId, Clocked, Extent, Fault, GridProgram, Program, Session, Target, TensorPlan,
-    Unit, Watched,
+    Artifact, CaseId, Clocked, Extent, Fault, GridProgram, Program, Sanitized, Sanitizer,
+    Sanitizers, Session, Target, TensorPlan, Unit, Watched,
 };
 use wire::{
     Ask, Clock, FailureKind, GUARD_BYTES, GemmWire, LaunchWire, MapWire, Reply, ScalarWire,
@@ -77,6 +79,7 @@ pub fn device_of_arch(arch: &str) -> Option<DeviceInfo> {
             max_threads: 1024,
             smem_per_block: smem_kib << 10,
             memory_bytes: 0,
+            unmonitored: None,
         }),
     })
 }
@@ -183,13 +186,57 @@ impl Cuda {
         environment
     }
 
-    /// The folder of optional parts, which holds the cache too.
+    /// The folder of optional parts, which `warpsmith setup` fills.
     fn parts_dir(&self) -> &Path {
         self.config.host.cache_dir.parent().unwrap_or(Path::new("."))
     }
 
     fn process(&self) -> MutexGuard<'_, DeviceProcess> {
         self.device.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Runs as [`Target::watch`] does, with buffers that have no bytes to spare and hold nothing but inputs.
+    fn watch_bare(
+        &self,
+        watcher: &[OsString],
+        runs: &[(&Program, CaseId)],
+        deadline: Duration,
+    ) -> Result<Watched, Fault> {
+        let mut process = self.watched_process(watcher);
+        process.ask(&Ask::Strip, &[], PATIENCE)?;
+        self.run_watched(process, runs, deadline)
+    }
+
+    fn watched_process(&self, watcher: &[OsString]) -> DeviceProcess {
+        let exe = self.config.device_exe.clone();
+        DeviceProcess { exe, watcher: watcher.to_vec(), running: None, number: 0 }
+    }
+
+    fn run_watched(
+        &self,
+        mut process: DeviceProcess,
+        runs: &[(&Program, CaseId)],
+        deadline: Duration,
+    ) -> Result<Watched, Fault> {
+        let mut fault = None;
+        for (program, case) in runs {
+            if program.grid.is_none() {
+                return Err(misuse("only kernels are watched"));
+            }
+            let staged = self.cases.get(&case.0).ok_or_else(not_staged)?;
+            let ran = process.run_once(program, *case, &staged.contents, deadline);
+            match ran {
+                Ok(()) => {}
+                Err(crashed @ (Fault::Crashed(_) | Fault::TimedOut { .. })) => {
+                    fault = Some(crashed);
+                    break;
+                }
+                Err(other) => return Err(other),
+            }
+        }
+        // Whatever happened, the watcher has something to say about it.
+        let status = process.finish(deadline)?;
+        Ok(Watched { status, fault })
     }
 
     /// Opens a session of the reference, on the CPU.
@@ -319,8 +366,22 @@ impl Target for Cuda {
 
     fn time_copy(&mut self, bytes: usize) -> Result<Option<f64>, Fault> {
         match self.process().ask(&Ask::Copy { bytes }, &[], PATIENCE)? {
-            Reply::Clocked { seconds } => Ok(Some(seconds)),
+            Reply::Clocked { seconds, .. } => Ok(Some(seconds)),
             _ => Err(misuse("the device process read no clock")),
+        }
+    }
+
+    fn speed(&mut self) -> Option<f64> {
+        let mut process = self.process();
+        process.running.as_ref()?;
+        // A process that does not answer says so at the next launch.
+        match process.ask(&Ask::Limits, &[], PATIENCE) {
+            // Clocks alone say little: under the power cap they are low whenever a kernel works hard.
+            Ok(Reply::Limits(limits)) => {
+                let is_slowed = limits?.iter().any(|limit| limit.is_slowdown());
+                Some(if is_slowed { 0.0 } else { 1.0 })
+            }
+            _ => None,
         }
     }
 
@@ -330,28 +391,21 @@ impl Target for Cuda {
         runs: &[(&Program, CaseId)],
         deadline: Duration,
     ) -> Result<Watched, Fault> {
-        let exe = self.config.device_exe.clone();
-        let mut process =
-            DeviceProcess { exe, watcher: watcher.to_vec(), running: None, number: 0 };
-        let mut fault = None;
-        for (program, case) in runs {
-            if program.grid.is_none() {
-                return Err(misuse("only kernels are watched"));
-            }
-            let staged = self.cases.get(&case.0).ok_or_else(not_staged)?;
-            let ran = process.run_once(program, *case, &staged.contents, deadline);
-            match ran {
-                Ok(()) => {}
-                Err(crashed @ (Fault::Crashed(_) | Fault::TimedOut { .. })) => {
-                    fault = Some(crashed);
-                    break;
-                }
-                Err(other) => return Err(other),
-            }
-        }
-        // Whatever happened, the watcher has something to say about it.
-        let status = process.finish(deadline)?;
-        Ok(Watched { status, fault })
+        let process = self.watched_process(watcher);
+        self.run_watched(process, runs, deadline)
+    }
+
+    fn sanitizers(&self) -> Result<Option<Sanitizers>, Fault> {
+        sanitizer::describe(self.parts_dir()).map(Some)
+    }
+
+    fn sanitize(
+        &mut self,
+        tool: Sanitizer,
+        runs: &[(&Program, CaseId)],
+        deadline: Duration,
+    ) -> Result<Sanitized, Fault> {
+        sanitizer::check(self, tool, runs, deadline)
     }
 
     fn open(
@@ -655,9 +709,12 @@ impl CudaSession {
     fn clocked(&self, cases: &[usize], clock: Clock) -> Result<Clocked, Fault> {
         let ask = Ask::Launch { session: self.session, slots: cases.to_vec(), clock };
         match self.process()?.ask(&ask, &[], self.deadline)? {
-            Reply::Clocked { seconds } => Ok(Clocked { elapsed_s: seconds, ticks: None }),
-            Reply::Counted(Some(ticks)) => {
-                Ok(Clocked { elapsed_s: ticks as f64 / self.ticks_per_s, ticks: Some(ticks) })
+            Reply::Clocked { seconds, state } => {
+                Ok(Clocked { elapsed_s: seconds, ticks: None, state })
+            }
+            Reply::Counted { ticks: Some(ticks), state } => {
+                let elapsed_s = ticks as f64 / self.ticks_per_s;
+                Ok(Clocked { elapsed_s, ticks: Some(ticks), state })
             }
             _ => Err(misuse("the device process read no clock")),
         }

@@ -12,10 +12,11 @@ use std::path::Path;
 use std::rc::Rc;
 
 use cudarc::driver::sys::{CUfunction, CUresult, CUstream};
-use warpsmith_model::stats;
+use warpsmith_model::{DeviceState, stats};
 
 use super::cublaslt::{Library, Matrices, Product, Proposal};
 use super::driver::{self, Argument, Buffer, Context, DriverError, Extents, MapShape, Module};
+use super::monitor::Monitor;
 use super::stamps::Stamps;
 use super::wire::{
     self, Ask, Clock, Failure, FailureKind, GUARD_BYTES, GemmWire, Reply, ScalarWire, SessionPlan,
@@ -88,11 +89,14 @@ type Answered = Result<(Reply, Vec<u8>), Failure>;
 
 struct Device {
     context: Context,
+    /// What can be asked how the device is, or why nothing can.
+    monitor: Result<Monitor, String>,
     l2_bytes: u64,
     sms: u32,
     smem_per_block: u32,
     /// Made when cycles are first asked for.
     stamps: Option<Stamps>,
+    buffers: Buffers,
     /// Inputs on the device, and what they should be.
     cases: HashMap<usize, Vec<(Buffer, Vec<u8>)>>,
     sessions: HashMap<u64, Session>,
@@ -102,9 +106,29 @@ struct Device {
     choices: Vec<(GemmWire, Proposal, String)>,
 }
 
+/// What buffers are like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Buffers {
+    /// Between guards, and filled before a kernel sees them.
+    Guarded,
+    /// As large as they must be, and untouched except for inputs.
+    Bare,
+}
+
+impl Buffers {
+    /// Returns the bytes on either side of a tensor.
+    fn guard_bytes(self) -> usize {
+        match self {
+            Self::Guarded => GUARD_BYTES,
+            Self::Bare => 0,
+        }
+    }
+}
+
 struct Session {
     plan: SessionPlan,
     work: Work,
+    buffers: Buffers,
     scratch: Vec<Buffer>,
     /// By slot, the outputs in tensor order.
     outputs: Vec<Vec<Buffer>>,
@@ -131,14 +155,15 @@ impl Device {
         let context = Context::open()
             .map_err(|error| Failure { kind: FailureKind::NoDevice, message: error.to_string() })?;
         let (_, l2_bytes, info) = context.describe().map_err(failure)?;
-        let (sms, smem_per_block) = (info.sms, info.smem_per_block);
-        let stamps = None;
+        let monitor = context.bus_id().map_err(|error| error.to_string());
         Ok(Self {
             context,
+            monitor: monitor.and_then(|bus_id| Monitor::open(&bus_id)),
             l2_bytes,
-            sms,
-            smem_per_block,
-            stamps,
+            sms: info.sms,
+            smem_per_block: info.smem_per_block,
+            stamps: None,
+            buffers: Buffers::Guarded,
             cases: HashMap::new(),
             sessions: HashMap::new(),
             library: None,
@@ -150,9 +175,14 @@ impl Device {
         let done = (Reply::Done, Vec::new());
         Ok(match ask {
             Ask::Describe => {
-                let (name, l2_bytes, info) = self.context.describe().map_err(failure)?;
+                let (name, l2_bytes, mut info) = self.context.describe().map_err(failure)?;
+                info.unmonitored = self.monitor.as_ref().err().cloned();
                 let ticks_per_s = self.context.ticks_per_s().map_err(failure)?;
                 (Reply::Device { name, l2_bytes, ticks_per_s, info }, Vec::new())
+            }
+            Ask::Strip => {
+                self.buffers = Buffers::Bare;
+                done
             }
             Ask::Stage { case, sizes } => {
                 self.stage(*case, sizes, payload)?;
@@ -173,7 +203,10 @@ impl Device {
             }
             Ask::Copy { bytes } => {
                 let seconds = self.time_copy(*bytes)?;
-                (Reply::Clocked { seconds }, Vec::new())
+                (Reply::Clocked { seconds, state: self.state() }, Vec::new())
+            }
+            Ask::Limits => {
+                (Reply::Limits(self.monitor.as_ref().ok().map(Monitor::limits)), Vec::new())
             }
             Ask::Watch { session, slot } => {
                 let session = self.session(*session)?;
@@ -203,10 +236,13 @@ impl Device {
         for size in sizes {
             let (content, after) = rest.split_at(*size);
             rest = after;
-            let buffer = Buffer::new(size + 2 * GUARD_BYTES).map_err(failure)?;
-            // What lies beside an input is NaN in every element type.
-            buffer.fill(0, buffer.bytes, &[INPUT_SLACK]).map_err(failure)?;
-            buffer.write(GUARD_BYTES, content).map_err(failure)?;
+            let guard_bytes = self.buffers.guard_bytes();
+            let buffer = Buffer::new(size + 2 * guard_bytes).map_err(failure)?;
+            if self.buffers == Buffers::Guarded {
+                // What lies beside an input is NaN in every element type.
+                buffer.fill(0, buffer.bytes, &[INPUT_SLACK]).map_err(failure)?;
+            }
+            buffer.write(guard_bytes, content).map_err(failure)?;
             inputs.push((buffer, content.to_vec()));
         }
         self.cases.insert(case, inputs);
@@ -218,7 +254,8 @@ impl Device {
         for (idx, (buffer, expected)) in inputs.iter().enumerate() {
             let mut region = vec![0; buffer.bytes];
             buffer.read(0, &mut region).map_err(failure)?;
-            let content = GUARD_BYTES..GUARD_BYTES + expected.len();
+            let guard_bytes = self.buffers.guard_bytes();
+            let content = guard_bytes..guard_bytes + expected.len();
             let is_slack = |byte: &u8| *byte == INPUT_SLACK;
             let guards_hold = region[..content.start].iter().all(is_slack)
                 && region[content.end..].iter().all(is_slack);
@@ -241,25 +278,31 @@ impl Device {
         let mut scratch = Vec::new();
         for bytes in &plan.scratch {
             let buffer = Buffer::new(*bytes as usize).map_err(failure)?;
-            // Contents that no kernel should rely on.
-            buffer.fill(0, buffer.bytes, &[0xff]).map_err(failure)?;
+            if self.buffers == Buffers::Guarded {
+                // Contents that no kernel should rely on.
+                buffer.fill(0, buffer.bytes, &[0xff]).map_err(failure)?;
+            }
             scratch.push(buffer);
         }
         let mut outputs = Vec::new();
         for _ in &plan.cases {
             let mut of_case = Vec::new();
             for tensor in plan.tensors.iter().filter(|tensor| tensor.is_output) {
-                of_case.push(Buffer::new(tensor.bytes + 2 * GUARD_BYTES).map_err(failure)?);
+                let bytes = tensor.bytes + 2 * self.buffers.guard_bytes();
+                of_case.push(Buffer::new(bytes).map_err(failure)?);
             }
             outputs.push(of_case);
         }
-        let mut session = Session { plan: plan.clone(), work, scratch, outputs };
+        let buffers = self.buffers;
+        let mut session = Session { plan: plan.clone(), work, buffers, scratch, outputs };
         let mut remark = None;
         if let (Some(gemm), false) = (&plan.gemm, plan.cases.is_empty()) {
             remark = Some(self.choose(&mut session, gemm, &proposals)?);
         }
-        for slot in 0..plan.cases.len() {
-            session.poison(slot)?;
+        if buffers == Buffers::Guarded {
+            for slot in 0..plan.cases.len() {
+                session.poison(slot)?;
+            }
         }
         Ok((session, remark))
     }
@@ -377,9 +420,10 @@ impl Device {
         }
         let seconds = self.context.replay(&graph).map_err(failure)?;
         self.context.synchronize().map_err(failure)?;
+        let state = self.state();
         Ok(match stamps {
-            Some(stamps) => Reply::Counted(stamps.cycles().map_err(failure)?),
-            None => Reply::Clocked { seconds },
+            Some(stamps) => Reply::Counted { ticks: stamps.cycles().map_err(failure)?, state },
+            None => Reply::Clocked { seconds, state },
         })
     }
 
@@ -393,6 +437,11 @@ impl Device {
         let seconds = self.context.replay(&graph).map_err(failure)?;
         self.context.synchronize().map_err(failure)?;
         Ok(seconds)
+    }
+
+    /// Says how the device is; none where it cannot be asked.
+    fn state(&self) -> Option<DeviceState> {
+        self.monitor.as_ref().ok().map(Monitor::state)
     }
 
     fn session(&self, session: u64) -> Result<&Session, Failure> {
@@ -417,6 +466,10 @@ impl Session {
     }
 
     fn poison(&self, slot: usize) -> Result<(), Failure> {
+        if self.buffers == Buffers::Bare {
+            let message = "bare buffers have no guards to poison".to_string();
+            return Err(Failure { kind: FailureKind::Broken, message });
+        }
         let outputs = self.outputs.get(slot).ok_or_else(no_case)?;
         let mut canary = vec![0; GUARD_BYTES];
         poison::fill_canary(&mut canary);
@@ -482,7 +535,8 @@ impl Session {
                 true => outputs.next(),
                 false => inputs.next().map(|(buffer, _)| buffer),
             };
-            tensors.push(buffer.ok_or_else(no_case)?.at + GUARD_BYTES as u64);
+            let guard_bytes = self.buffers.guard_bytes() as u64;
+            tensors.push(buffer.ok_or_else(no_case)?.at + guard_bytes);
         }
         let mut arguments: Vec<Argument> = tensors.iter().copied().map(Argument::Pointer).collect();
         arguments.extend(self.plan.axes.iter().map(|value| Argument::Int(*value as i32)));

@@ -99,7 +99,8 @@ fn site_packages(venv: &Path) -> Vec<PathBuf> {
     pythons.map(|python| python.path().join("site-packages")).collect()
 }
 
-fn roots(parts_dir: &Path) -> Vec<PathBuf> {
+/// Returns the folders in which a toolkit may be, in the order in which they are looked into.
+pub(super) fn roots(parts_dir: &Path) -> Vec<PathBuf> {
     if let Some(root) = preferred() {
         return vec![root.to_path_buf()];
     }
@@ -111,10 +112,15 @@ fn roots(parts_dir: &Path) -> Vec<PathBuf> {
             roots.extend(nvcc.parent().and_then(Path::parent).map(Path::to_path_buf));
         }
     }
-    let packages = site_packages(&parts_dir.join(SETUP_FOLDER));
-    roots.extend(packages.iter().map(|packages| packages.join("nvidia/cu13")));
+    roots.extend(setup_roots(parts_dir));
     roots.push(PathBuf::from("/usr/local/cuda"));
     roots
+}
+
+/// Returns those of them that `warpsmith setup cuda` fills: one for each Python that it used.
+pub(super) fn setup_roots(parts_dir: &Path) -> Vec<PathBuf> {
+    let packages = site_packages(&parts_dir.join(SETUP_FOLDER));
+    packages.iter().map(|packages| packages.join("nvidia/cu13")).collect()
 }
 
 /// Where a toolkit has its libraries.

@@ -6,7 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
-use warpsmith_model::{CudaInfo, DType};
+use warpsmith_model::{ClockLimit, CudaInfo, DType, DeviceState};
 
 /// Bytes on either side of every tensor that no kernel may touch.
 pub(super) const GUARD_BYTES: usize = 4096;
@@ -16,6 +16,9 @@ pub(super) const GUARD_BYTES: usize = 4096;
 pub(super) enum Ask {
     /// What device there is.
     Describe,
+    /// From now on allocate no more than tensors and scratch need and write nothing but inputs: guards and
+    /// poison would hide from a sanitizer what it looks for. Comes before anything is staged.
+    Strip,
     /// Take in the inputs of a case; their bytes follow, one after the other.
     Stage { case: usize, sizes: Vec<usize> },
     /// Forget a case.
@@ -30,6 +33,8 @@ pub(super) enum Ask {
     Watch { session: u64, slot: usize },
     /// Time a copy of this many bytes within the device's memory.
     Copy { bytes: usize },
+    /// What holds the device's clocks back at this moment.
+    Limits,
     /// Send the outputs of a slot with their guards; the bytes follow the answer.
     Fetch { session: u64, slot: usize },
     /// Fill the outputs of a slot with poison, and their guards with canaries.
@@ -133,9 +138,16 @@ pub(super) enum Reply {
     },
     Clocked {
         seconds: f64,
+        /// How the device was right after it; none where it cannot be asked.
+        state: Option<DeviceState>,
     },
     /// Cycles, where a multiprocessor has counted them.
-    Counted(Option<u64>),
+    Counted {
+        ticks: Option<u64>,
+        state: Option<DeviceState>,
+    },
+    /// None where the device cannot be asked.
+    Limits(Option<Vec<ClockLimit>>),
     /// The index of an input that is not what was staged, if one is.
     Changed(Option<usize>),
     /// This many bytes follow.

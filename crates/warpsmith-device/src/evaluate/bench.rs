@@ -358,6 +358,21 @@ impl<'a> Bench<'a> {
         Ok(clocked)
     }
 
+    /// Launches with caches as the same launches leave them, and counts the time; none where the target
+    /// cannot tell cold from warm.
+    pub(crate) fn launch_warm(
+        &mut self,
+        session: &mut dyn Session,
+        slots: &[usize],
+        workload: &str,
+    ) -> Result<Option<Clocked>, Stop> {
+        let clocked = session
+            .launch_warm(slots)
+            .map_err(|fault| launch_outcome(&self.subject, workload, fault))?;
+        self.launch_s += clocked.as_ref().map_or(0.0, |clocked| clocked.elapsed_s);
+        Ok(clocked)
+    }
+
     /// Says whether the device has its speed: nothing else makes it slow.
     pub(crate) fn is_quiet(&mut self) -> bool {
         self.target.speed().is_none_or(|speed| speed >= clock::UNDISTURBED_SPEED)

@@ -335,6 +335,8 @@ impl Maker {
                     .collect();
                 Measurement {
                     disturbed_s: Vec::new(),
+                    warm_s: Vec::new(),
+                    device_state: None,
                     workload: name.clone(),
                     samples_s,
                     batch: 4,

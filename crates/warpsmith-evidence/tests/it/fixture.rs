@@ -212,6 +212,8 @@ pub(crate) fn measurement(workload: &str, median_s: f64, samples: usize) -> Meas
     rng.shuffle(&mut samples_s);
     Measurement {
         disturbed_s: Vec::new(),
+        warm_s: Vec::new(),
+        device_state: None,
         workload: workload.to_string(),
         ticks: samples_s.iter().map(|sample| (sample * 3e9) as u64).collect(),
         samples_s,

@@ -34,6 +34,7 @@ static DEVICE: LazyLock<DeviceInfo> = LazyLock::new(|| DeviceInfo {
         max_threads: 1024,
         smem_per_block: 227 << 10,
         memory_bytes: 1 << 37,
+        unmonitored: None,
     }),
 });
 

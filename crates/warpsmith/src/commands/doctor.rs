@@ -2,6 +2,7 @@
 
 use anyhow::{Result, bail};
 use clap::Args;
+use warpsmith_device::cuda;
 use warpsmith_device::cuda::ncu::{self, Permission};
 use warpsmith_model::{Answer, Ask, DeviceInfo, Environment, Guard, Isolation, units};
 
@@ -31,17 +32,23 @@ pub fn run(context: &Context, arguments: DoctorArgs) -> Result<()> {
         None
     };
     let writable = crate::campaign::open_store(&context.project).map(|_| ());
+    let sanitizer = cuda::sanitizer::find(&context.project.work_dir);
     let baselines = context.project.venv().join("bin/python").exists();
     if context.json {
         return json(&serde_json::json!({
             "environment": environment, "ceilings": ceilings,
             "evidence": { "path": context.project.database(), "error": writable.err().map(|e| format!("{e:#}")) },
             "baselines": baselines, "profiler": profiler_json(&environment),
+            "sanitizer": environment.device.cuda.as_ref().and(sanitizer.ok()),
         }));
     }
     describe(&environment);
     if environment.device.cuda.is_some() {
         describe_profiler();
+        match &sanitizer {
+            Ok(program) => line(true, &format!("sanitizers: {}", program.display())),
+            Err(fault) => line(false, &format!("sanitizers: {fault}")),
+        }
     }
     match writable {
         Ok(()) => line(true, &format!("evidence: {}", context.project.database().display())),
@@ -71,6 +78,12 @@ fn describe(environment: &Environment) {
             cuda.driver,
         );
         line(true, &words);
+        match &cuda.unmonitored {
+            None => line(true, "clocks, temperature and power: read with each measurement"),
+            Some(reason) => note(&format!(
+                "clocks, temperature and power: not read ({reason}); measurements go without them"
+            )),
+        }
     } else {
         describe_processor(device);
     }

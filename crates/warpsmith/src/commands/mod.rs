@@ -187,6 +187,9 @@ pub struct SearchArgs {
     /// Measure again what earlier runs measured in the same environment
     #[arg(long)]
     pub fresh: bool,
+    /// Leave memcheck, racecheck and initcheck out of the winner's gate on CUDA; the evidence says so
+    #[arg(long)]
+    pub no_sanitizer: bool,
 }
 
 impl SearchArgs {
@@ -216,6 +219,7 @@ impl SearchArgs {
             top_k: self.top_k,
             micro_limit: self.micro_limit,
             reuse: !self.fresh,
+            sanitize: !self.no_sanitizer,
             ..plain_settings(goal, lab)?
         })
     }
@@ -238,6 +242,7 @@ pub fn plain_settings(goal: Goal, lab: &std::path::Path) -> Result<RunSettings> 
         compare_rounds: 5,
         compare_s: 1.0,
         hopeless_ratio: 1.5,
+        sanitize: true,
     })
 }
 

@@ -35,12 +35,12 @@ pub struct SetupArgs {
 enum Part {
     /// The Python packages of the labs' baselines
     Baselines,
-    /// The CUDA compilers, headers (CUTLASS's among them) and disassembler
+    /// The CUDA compilers, headers (CUTLASS's among them), disassembler and sanitizers
     Cuda,
 }
 
 /// NVIDIA's packages, each with its version: the compiler would pull in the others unpinned.
-const CUDA_PACKAGES: [&str; 9] = [
+const CUDA_PACKAGES: [&str; 10] = [
     "nvidia-cuda-nvcc==13.0.*",
     "nvidia-cuda-crt==13.0.*",
     "nvidia-nvvm==13.0.*",
@@ -50,11 +50,13 @@ const CUDA_PACKAGES: [&str; 9] = [
     // These two are not published for 13.0, and read what it makes.
     "nvidia-cuda-cuobjdump==13.2.*",
     "nvidia-cuda-nvdisasm==13.2.*",
+    // Earlier ones take the barriers of asynchronous copies and of warpgroups for races.
+    "nvidia-cuda-sanitizer-api==13.4.*",
     // Headers that the CUTLASS baseline is compiled from.
     "nvidia-cutlass==4.2.0.0",
 ];
 /// About what they take on disk.
-const CUDA_SIZE_MB: u32 = 570;
+const CUDA_SIZE_MB: u32 = 620;
 /// The packages above are all that is needed; what some of them name beside is for other uses.
 const CUDA_PIP_FLAGS: [&str; 1] = ["--no-deps"];
 
@@ -67,7 +69,7 @@ pub fn run(context: &Context, arguments: SetupArgs) -> Result<()> {
         Part::Cuda => {
             let packages = CUDA_PACKAGES.iter().map(|package| (*package).to_string()).collect();
             let venv = context.project.cuda();
-            ("the CUDA compilers", venv, packages, CUDA_SIZE_MB, &CUDA_PIP_FLAGS[..])
+            ("the CUDA tools", venv, packages, CUDA_SIZE_MB, &CUDA_PIP_FLAGS[..])
         }
     };
     let list: Vec<&str> = packages.iter().map(String::as_str).collect();
