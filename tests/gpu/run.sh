@@ -5,7 +5,8 @@
 #   tests/gpu/run.sh WARPSMITH RESULTS [STEP...]
 #
 # WARPSMITH is the program, RESULTS a folder for what it says (JSON) and its evidence. Steps: doctor, check,
-# full, cheats, compare, run; all but `run` when none is named. Run it from the project's root.
+# full, cheats, compare, run, profile; all but the last two when none is named. Run it from the project's
+# root.
 set -u
 warpsmith=$1
 results=$2
@@ -40,6 +41,12 @@ for it in $steps; do
         for lab in gemm attention; do step "compare-$lab" compare "labs/$lab" --time 2; done
         ;;
     run) for lab in saxpy rmsnorm gemm attention; do step "run-$lab" run "labs/$lab"; done ;;
+    profile)
+        for lab in saxpy rmsnorm gemm attention; do
+            step "profile-$lab" profile "labs/$lab"
+            step "profile-$lab-files" export latest --format profile --out "$results/profile-$lab"
+        done
+        ;;
     *)
         echo "unknown step $it"
         exit 2

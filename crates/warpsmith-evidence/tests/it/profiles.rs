@@ -27,6 +27,7 @@ fn counted(workload: &str, time_s: f64) -> WorkloadProfile {
     let [csv, report] = files();
     let counters = Counters {
         sm_active: Some(0.9),
+        tensor_active: Some(0.4),
         bank_conflicts: Some(50.0),
         shared_wavefronts: Some(100.0),
         stalls: BTreeMap::from([(Stall::LongScoreboard, 3.0), (Stall::Selected, 1.0)]),
@@ -181,6 +182,7 @@ fn the_report_says_where_the_time_goes() {
         "the work itself, at the measured ceilings",
         "swizzle or pad",
         "The best peer, library, takes 80\u{a0}% of this kernel’s time: 2.00 ms less.",
+        "The matrix units idle 60\u{a0}% of the launch.",
         "The dashed line is the best peer’s time.",
         "without counters",
         "&lt;b&gt;forbidden",
