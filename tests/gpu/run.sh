@@ -40,9 +40,10 @@ for it in $steps; do
         for lab in gemm attention; do step "compare-$lab" compare "labs/$lab" --time 2; done
         ;;
     profile)
-        step profile-saxpy profile labs/saxpy --kernel 10_vector
-        step profile-gemm profile labs/gemm --kernel 30_wgmma --workload m4096n4096k4096
-        step profile-attention profile labs/attention --kernel 50_wgmma --workload b4h8s512d64_bf16
+        for lab in saxpy rmsnorm gemm attention; do
+            step "profile-$lab" profile "labs/$lab"
+            step "profile-$lab-files" export latest --format profile --out "$results/profile-$lab"
+        done
         ;;
     run) for lab in saxpy rmsnorm gemm attention; do step "run-$lab" run "labs/$lab"; done ;;
     *)

@@ -252,9 +252,11 @@ mod tests {
              --version) echo 'Version 2099.1.0.0 (build 1)'; exit;;\n\
              --import) import=1;;\n--log-file) log=$2; shift;;\n--export) out=$2; shift;;\n\
              esac; shift; done\n\
-             if [ $import ]; then cat <<'END'\n{table}END\nexit; fi\n\
-             printf '%s' '{said}' > $log\n[ -z '{report}' ] || printf '%s' '{report}' > $out.ncu-rep\n"
+             if [ $import ]; then cat '{0}/table'; exit; fi\n\
+             printf '%s' '{said}' > $log\n[ -z '{report}' ] || printf '%s' '{report}' > $out.ncu-rep\n",
+            folder.display()
         );
+        fs::write(folder.join("table"), table).expect("a table");
         fs::write(&path, script).expect("a script");
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("executable");
         Ncu { path, version: "2099".to_string() }

@@ -40,7 +40,7 @@ pub struct ProfileArgs {
     /// Value of a tunable; the others keep their author's choice (repeatable)
     #[arg(long = "set", value_name = "P=V")]
     set: Vec<String>,
-    /// Workload to profile; by default all that the kernel serves (repeatable)
+    /// Workload to profile; by default the one with the most work that the kernel serves (repeatable)
     #[arg(long, value_name = "NAME")]
     workload: Vec<String>,
 }
@@ -147,7 +147,14 @@ fn workloads(campaign: &Campaign, kernel: &Kernel, names: &[String]) -> Result<V
             );
         }
     }
-    Ok(if names.is_empty() { served } else { names.to_vec() })
+    if !names.is_empty() {
+        return Ok(names.to_vec());
+    }
+    // A profile takes a while, and says most where the device is full.
+    let lab = LabRecord::of(&campaign.loaded.lab)?;
+    let work = |name: &&String| lab.workload(name).map_or(0.0, |workload| workload.flops);
+    let largest = served.iter().max_by(|one, other| work(one).total_cmp(&work(other)));
+    Ok(largest.into_iter().cloned().collect())
 }
 
 fn find(profiled: &Profiled, workload: &WorkloadProfile) -> Finding {

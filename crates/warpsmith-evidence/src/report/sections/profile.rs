@@ -242,6 +242,12 @@ fn gap_words(
             false => format!(" The best peer, {label}, takes {} as long.", words::ratio(share)),
         };
     }
+    let counted = workload.launches.iter().filter_map(|launch| launch.counters.as_ref());
+    let busy = counted.filter_map(|counters| counters.tensor_active).reduce(f64::max);
+    if let Some(busy) = busy.filter(|busy| *busy > 0.0) {
+        let idle = words::percent((1.0 - busy).max(0.0));
+        sentences += &format!(" The matrix units idle {idle} of the launch.");
+    }
     html!("<p>{}</p>\n", sentences)
 }
 
