@@ -21,12 +21,13 @@
 #include "ptx/math.cuh"
 #include "ptx/tma.cuh"
 #include "ptx/wgmma.cuh"
+#include "softmax_merge.cuh"
 
 constexpr bool kCausal = CAUSAL != 0;
 constexpr bool kBf16 = BF16 != 0;
 constexpr int kHeadDim = 64;
-constexpr int kBlockM = 64; // queries of a tile
-constexpr int kBlockN = BN; // keys of a chunk
+constexpr int kBlockM = 64;                  // queries of a tile
+constexpr int kBlockN = BN;                  // keys of a chunk
 constexpr int kTiles = TILES;                // of a block
 constexpr int kSplitBlock = SPLIT_BLOCK;     // warpgroups of a block that share a tile's keys
 constexpr int kSplitCluster = SPLIT_CLUSTER; // blocks of a cluster that share a tile's keys
@@ -36,9 +37,8 @@ constexpr int kPoly = POLY;                  // of 8 exponentials
 
 constexpr int kParts = kSplitBlock * kSplitCluster; // into which a tile's keys are split
 constexpr int kClusterBlocks = kSplitCluster * kMulticast;
-constexpr int kWarpgroup = 128;
 constexpr int kWarpgroups = kTiles * kSplitBlock;
-constexpr int kThreads = kWarpgroup * kWarpgroups;
+constexpr int kThreads = ws::kWarpgroup * kWarpgroups;
 constexpr int kChunks = 512 / (kBlockN * kSplitCluster); // that a block holds at once: its share of 512 keys
 constexpr int kSliceRows = kBlockN / kMulticast;         // of a chunk, which one block loads for all
 
@@ -59,45 +59,15 @@ typedef __half Element;
 typedef Element QueryTile[kBlockM][kHeadDim]; // (query, dim), swizzled
 typedef Element KeyChunk[kBlockN][kHeadDim];  // (key, dim), swizzled
 
-constexpr int kRowValues = kHeadDim / 4; // values that a thread has of one row of the output
-
-// What one warpgroup has of (a part of) the rows of a tile: in each thread the values of row g, then of row g + 8,
-// and for each of these rows what its exponentials are relative to and their sum.
-template <int kCount>
-struct Partial {
-    static constexpr int kRows = kCount > kRowValues ? 2 : 1;
-    float value[kCount];
-    float reference[kRows];
-    float sum[kRows];
-};
-
-// A part of a row on its way to the warpgroup that merges it.
-template <int kCount>
-struct Packet {
-    float4 value[kCount / 4][kWarpgroup];
-    float2 reference_and_sum[kWarpgroup];
-};
-
-constexpr int kTileValues = 2 * kRowValues;
-typedef Partial<kTileValues> TilePartial;
-typedef Partial<kTileValues / kSplitBlock> BlockPartial;
-typedef Partial<kTileValues / kParts> FinalPartial;
-typedef Packet<kTileValues / kSplitBlock> BlockPacket;
-typedef Packet<kTileValues / kParts> ClusterPacket;
-
-template <typename Item, int kCount>
-struct Slots {
-    Item items[kCount];
-};
-template <typename Item>
-struct Slots<Item, 0> {};
+constexpr int kTileValues = kHeadDim / 2; // that a thread has of a tile's output, half of them of each of 2 rows
+constexpr int kRowValues = kTileValues / 2;
 
 struct SharedPlan {
     QueryTile q[kTiles];
     KeyChunk k[kChunks];
     KeyChunk v[kChunks];
-    Slots<BlockPacket, kWarpgroups *(kSplitBlock - 1)> from_block;       // (receiver, sender)
-    Slots<ClusterPacket, kWarpgroups *(kSplitCluster - 1)> from_cluster; // (receiver, sender)
+    ws::Inbox<kTileValues / kSplitBlock, kSplitBlock - 1> from_block[kWarpgroups];
+    ws::Inbox<kTileValues / kParts, kSplitCluster - 1> from_cluster[kWarpgroups];
     ws::Mbarrier q_full, k_full[kChunks], v_full[kChunks], cluster_full[kWarpgroups];
 };
 static_assert(sizeof(SharedPlan) <= 8192 * kTiles + 131072 / kSplitCluster +
@@ -109,49 +79,37 @@ static_assert(sizeof(SharedPlan) <= 8192 * kTiles + 131072 / kSplitCluster +
 // --- Who does what -----------------------------------------------------------------------------------------------
 
 struct Place {
-    int head;          // of B * H
-    int group;         // of kTiles tiles, the block's
-    int n_groups;      // of a head, rounded up to whole clusters
-    int split_rank;    // among the blocks that share keys' chunks out
-    int slice_rank;    // among the blocks that load slices for each other
+    int head;       // of B * H
+    int group;      // of kTiles tiles, the block's
+    int n_groups;   // of a head, rounded up to whole clusters
+    int split_rank; // among the blocks that share the chunks out
+    int slice_rank; // among the blocks that load slices for each other
     int s;
 };
 
 __device__ __forceinline__ Place find_place(int s) {
-    int n_clusters = gridDim.y / kClusterBlocks;
-    int cluster = blockIdx.y / kClusterBlocks;
     int rank = blockIdx.y % kClusterBlocks;
-    Place place;
-    place.head = blockIdx.x;
-    place.n_groups = n_clusters * kMulticast;
-    place.split_rank = rank % kSplitCluster;
-    place.slice_rank = rank / kSplitCluster;
-    place.group = cluster * kMulticast + place.slice_rank;
-    place.s = s;
-    return place;
+    int slice_rank = rank / kSplitCluster;
+    int group = blockIdx.y / kClusterBlocks * kMulticast + slice_rank;
+    int n_groups = gridDim.y / kClusterBlocks * kMulticast;
+    return {static_cast<int>(blockIdx.x), group, n_groups, rank % kSplitCluster, slice_rank, s};
 }
 
 // Under a causal mask the length of a tile grows with its number: a block has a long and a short one, or else long ones
 // start first.
 __device__ __forceinline__ int first_query_of(const Place &place, int group, int tile) {
-    int last = place.n_groups * kTiles - 1;
-    bool from_end = kCausal && tile == 0;
-    return (kCausal ? from_end ? last - group : group : group * kTiles + tile) * kBlockM;
+    int from_end = place.n_groups * kTiles - 1 - group;
+    return (!kCausal ? group * kTiles + tile : tile == 0 ? from_end : group) * kBlockM;
 }
 
 __device__ __forceinline__ int chunks_of(const Place &place, int first_query) {
     int n_keys = kCausal && first_query + kBlockM < place.s ? first_query + kBlockM : place.s;
-    return first_query < place.s ? (n_keys + kBlockN - 1) / kBlockN : 0;
+    return (n_keys + kBlockN - 1) / kBlockN;
 }
 
 // Of the longest tile in the cluster: each block takes what any of them needs.
 __device__ __forceinline__ int chunks_of_cluster(const Place &place) {
-    int n_keys = place.s;
-    if (kCausal) {
-        int end = first_query_of(place, place.group - place.slice_rank, 0) + kBlockM;
-        n_keys = end < n_keys ? end : n_keys;
-    }
-    return (n_keys + kBlockN - 1) / kBlockN;
+    return chunks_of(place, first_query_of(place, place.group - place.slice_rank, 0));
 }
 
 __device__ __forceinline__ int chunk_in(const Place &place, int pass, int slot) {
@@ -167,10 +125,9 @@ __device__ __forceinline__ void load_slice(KeyChunk &chunk, const ws::TensorMap 
     if constexpr (kMulticast == 1) {
         ws::tma_load_3d(chunk[row], map, full, 0, first_key + row, place.head);
     } else {
-        constexpr unsigned kEverySplit = kMulticast == 2 ? 1 | 1 << kSplitCluster
-                                                         : 1 | 1 << kSplitCluster | 1 << 2 * kSplitCluster |
-                                                               1 << 3 * kSplitCluster;
-        unsigned short blocks = kEverySplit << place.split_rank;
+        // A bit in every kSplitCluster.
+        constexpr unsigned kSameKeys = ((1 << kClusterBlocks) - 1) / ((1 << kSplitCluster) - 1);
+        unsigned short blocks = kSameKeys << place.split_rank;
         ws::tma_load_multicast_3d(chunk[row], map, full, blocks, 0, first_key + row, place.head);
     }
 }
@@ -204,8 +161,8 @@ __device__ __forceinline__ void wait_for_pass(SharedPlan &shared, const Place &p
 
 // --- Softmax -----------------------------------------------------------------------------------------------------
 
-typedef float Scores[kBlockN / 2];   // of one thread: 2 rows (queries g and g + 8), keys 8 j + 2 t + {0, 1}
-typedef float Output[kHeadDim / 2];  // likewise, along the head
+typedef float Scores[kBlockN / 2];                   // of one thread: 2 rows (queries g and g + 8), keys 8 j + 2 t, + 1
+typedef float Output[kTileValues];                   // likewise, along the head
 typedef unsigned Weights[kBlockN / 16 / kPieces][4]; // the exponentials of a piece as 16-bit pairs
 
 // The reference of a row that has seen no key. Finite, so that a masked score, -inf, is below it and weighs nothing.
@@ -254,20 +211,9 @@ __device__ __forceinline__ void correct(Output &output, Softmax &softmax, const 
         softmax.sum[row] *= correction[row];
     }
 #pragma unroll
-    for (int i = 0; i < kHeadDim / 2; i++) {
+    for (int i = 0; i < kTileValues; i++) {
         output[i] *= correction[i / 2 % 2];
     }
-}
-
-// 2 to the power x, for x up to 0, on the pipe of the multiply-adds: 2^n through the exponent's bits, and 2^f for f
-// from -1/2 to 1/2 by the cubic whose largest relative error is least, 7.5e-5 (Remez), a seventh of f16's epsilon / 2.
-__device__ __forceinline__ float exp2_polynomial(float x) {
-    constexpr float kRound = 12582912.0f; // 1.5 * 2^23: a number added to it loses its fraction
-    x = fmaxf(x, -125.0f);
-    float shifted = x + kRound;
-    float f = x - (shifted - kRound);
-    float power = ((0.0551716691f * f + 0.242611122f) * f + 0.693260985f) * f + 0.999928074f;
-    return __int_as_float(__float_as_int(power) + (__float_as_int(shifted) << 23));
 }
 
 __device__ __forceinline__ unsigned pack(float low, float high) {
@@ -279,7 +225,7 @@ __device__ __forceinline__ unsigned pack(float low, float high) {
     return *reinterpret_cast<unsigned *>(&pair);
 }
 
-// The exponentials of one piece of the scores, after `zero` is known.
+// The exponentials of one piece of the scores. `zero` only says when: not before it is known.
 __device__ __forceinline__ void weigh_piece(Weights &weights, Softmax &softmax, const Scores &scores, int piece,
                                             int zero) {
     constexpr int kCount = kBlockN / 2 / kPieces;
@@ -294,7 +240,7 @@ __device__ __forceinline__ void weigh_piece(Weights &weights, Softmax &softmax, 
             for (int c = 0; c < 2; c++) {
                 float x = scores[piece * kCount + i + c] * softmax.scale - base;
                 bool by_polynomial = (i / 4 * 2 + c) % 8 < kPoly;
-                pair[c] = by_polynomial ? exp2_polynomial(x) : ws::exp2_approx(x);
+                pair[c] = by_polynomial ? ws::exp2_polynomial(x) : ws::exp2_approx(x);
             }
             sum[i / 4 % 2] += pair[0] + pair[1];
             weights[i / 8][i / 2 % 4] = pack(pair[0], pair[1]);
@@ -381,10 +327,11 @@ __device__ __forceinline__ void add_chunk(Output &output, Softmax &softmax, cons
     }
 }
 
-// --- Merge -------------------------------------------------------------------------------------------------------
+// --- Output ------------------------------------------------------------------------------------------------------
 
-__device__ __forceinline__ TilePartial make_partial(const Output &output, const Softmax &softmax) {
-    TilePartial partial;
+// The values in the order of ws::Partial: row g, then row g + 8.
+__device__ __forceinline__ ws::Partial<kTileValues, 2> make_partial(const Output &output, const Softmax &softmax) {
+    ws::Partial<kTileValues, 2> partial;
 #pragma unroll
     for (int row = 0; row < 2; row++) {
 #pragma unroll
@@ -394,149 +341,20 @@ __device__ __forceinline__ TilePartial make_partial(const Output &output, const 
         float sum = softmax.sum[row];
         sum += __shfl_xor_sync(0xFFFFFFFFu, sum, 1);
         sum += __shfl_xor_sync(0xFFFFFFFFu, sum, 2);
-        partial.sum[row] = sum;
-        partial.reference[row] = softmax.reference[row];
+        partial.reference_and_sum[row] = make_float2(softmax.reference[row], sum);
     }
     return partial;
 }
 
-// A part of what a thread has; parts are numbered along its values. Never one that reaches over two rows.
-template <int kCount, int kWhole>
-__device__ __forceinline__ Partial<kCount> take_part(const Partial<kWhole> &whole, int part) {
-    Partial<kCount> result;
-    constexpr int kFirstRows = Partial<kCount>::kRows;
-#pragma unroll
-    for (int i = 0; i < kCount; i++) {
-        result.value[i] = whole.value[part * kCount + i];
-    }
-#pragma unroll
-    for (int row = 0; row < kFirstRows; row++) {
-        int from = Partial<kWhole>::kRows == 2 ? part * kCount / kRowValues + row : 0;
-        result.reference[row] = whole.reference[from];
-        result.sum[row] = whole.sum[from];
-    }
-    return result;
-}
-
-// The same for a part that is not known at compile time.
-template <int kOf, int kWhole>
-__device__ __forceinline__ Partial<kWhole / kOf> select_part(const Partial<kWhole> &whole, int part) {
-    Partial<kWhole / kOf> result = take_part<kWhole / kOf>(whole, 0);
-#pragma unroll
-    for (int i = 1; i < kOf; i++) {
-        Partial<kWhole / kOf> other = take_part<kWhole / kOf>(whole, i);
-        result = i == part ? other : result;
-    }
-    return result;
-}
-
-// Brings the packets' parts of a row and this one to a common reference and adds them up.
-template <int kPackets, int kCount>
-__device__ __forceinline__ void merge(Partial<kCount> &mine, const Packet<kCount> *packets, int thread) {
-    float2 theirs[kPackets];
-    float largest = mine.reference[0];
-#pragma unroll
-    for (int i = 0; i < kPackets; i++) {
-        theirs[i] = packets[i].reference_and_sum[thread];
-        largest = fmaxf(largest, theirs[i].x);
-    }
-    float factor = ws::exp2_approx(mine.reference[0] - largest);
-    mine.reference[0] = largest;
-    mine.sum[0] *= factor;
-#pragma unroll
-    for (int i = 0; i < kCount; i++) {
-        mine.value[i] *= factor;
-    }
-#pragma unroll
-    for (int packet = 0; packet < kPackets; packet++) {
-        factor = ws::exp2_approx(theirs[packet].x - largest);
-        mine.sum[0] += factor * theirs[packet].y;
-#pragma unroll
-        for (int i = 0; i < kCount; i += 4) {
-            float4 value = packets[packet].value[i / 4][thread];
-            mine.value[i] += factor * value.x;
-            mine.value[i + 1] += factor * value.y;
-            mine.value[i + 2] += factor * value.z;
-            mine.value[i + 3] += factor * value.w;
-        }
-    }
-}
-
-template <int kCount>
-__device__ __forceinline__ float4 four_values(const Partial<kCount> &partial, int i) {
-    return make_float4(partial.value[i], partial.value[i + 1], partial.value[i + 2], partial.value[i + 3]);
-}
-
-// Where the sender's packet lies among those of a receiver; both count the warpgroups, or blocks, that share keys.
-__device__ __forceinline__ int packet_of(int sender, int receiver) {
-    return sender < receiver ? sender : sender - 1;
-}
-
-// Among the warpgroups of a block that have the same tile.
-enum { kTileBarrier = 1 }; // and one more for the second tile
-
-// `Plan` is a parameter only so that what one warpgroup has no need of is not compiled.
-template <typename Plan>
-__device__ __forceinline__ BlockPartial merge_in_block(Plan &shared, const TilePartial &whole, int tile, int rank,
-                                                       int thread) {
-    BlockPartial mine = select_part<kSplitBlock>(whole, rank);
-    if constexpr (kSplitBlock > 1) {
-#pragma unroll
-        for (int other = 0; other < kSplitBlock; other++) {
-            BlockPartial part = take_part<kTileValues / kSplitBlock>(whole, other);
-            int receiver = tile * kSplitBlock + other;
-            if (other != rank) {
-                BlockPacket &packet = shared.from_block.items[receiver * (kSplitBlock - 1) + packet_of(rank, other)];
-#pragma unroll
-                for (int i = 0; i < kTileValues / kSplitBlock; i += 4) {
-                    packet.value[i / 4][thread] = four_values(part, i);
-                }
-                packet.reference_and_sum[thread] = make_float2(part.reference[0], part.sum[0]);
-            }
-        }
-        ws::named_barrier_sync(kTileBarrier + tile, kSplitBlock * kWarpgroup);
-        int receiver = tile * kSplitBlock + rank;
-        merge<kSplitBlock - 1>(mine, &shared.from_block.items[receiver * (kSplitBlock - 1)], thread);
-    }
-    return mine;
-}
-
-// Among the same warpgroups of the blocks that have the same tiles.
-template <typename Plan>
-__device__ __forceinline__ FinalPartial merge_in_cluster(Plan &shared, const BlockPartial &whole, const Place &place,
-                                                         int warpgroup, int thread) {
-    FinalPartial mine = select_part<kSplitCluster>(whole, place.split_rank);
-    if constexpr (kSplitCluster > 1) {
-        ClusterPacket *packets = &shared.from_cluster.items[warpgroup * (kSplitCluster - 1)];
-#pragma unroll
-        for (int other = 0; other < kSplitCluster; other++) {
-            FinalPartial part = take_part<kTileValues / kParts>(whole, other);
-            if (other != place.split_rank) {
-                unsigned block = place.slice_rank * kSplitCluster + other;
-                ClusterPacket &packet = packets[packet_of(place.split_rank, other)];
-                unsigned barrier = ws::mapa(&shared.cluster_full[warpgroup], block);
-                unsigned value = ws::mapa(&packet.value[0][thread], block);
-#pragma unroll
-                for (int i = 0; i < kTileValues / kParts; i += 4) {
-                    ws::st_async_v4(value + i / 4 * sizeof(packet.value[0]), four_values(part, i), barrier);
-                }
-                ws::st_async_v2(ws::mapa(&packet.reference_and_sum[thread], block),
-                                make_float2(part.reference[0], part.sum[0]), barrier);
-            }
-        }
-        ws::mbarrier_wait(&shared.cluster_full[warpgroup], 0);
-        merge<kSplitCluster - 1>(mine, packets, thread);
-    }
-    return mine;
-}
-
 // Divides by the sums and stores 16 bytes a lane. `part` counts along the thread's values of the tile.
-__device__ __forceinline__ void store(const FinalPartial &partial, Element *o, int part, int n_queries, int thread) {
+template <int kRows>
+__device__ __forceinline__ void store(const ws::Partial<kTileValues / kParts, kRows> &partial, Element *o, int part,
+                                      int n_queries, int thread) {
     constexpr int kCount = kTileValues / kParts;
     int lane = thread % 32;
 #pragma unroll
     for (int i = 0; i < kCount; i += 8) {
-        float inverse = ws::rcp_approx(partial.sum[FinalPartial::kRows == 2 ? i / kRowValues : 0]);
+        float inverse = ws::rcp_approx(partial.reference_and_sum[i / kRowValues].y);
         unsigned words[4];
 #pragma unroll
         for (int word = 0; word < 4; word++) {
@@ -563,11 +381,13 @@ __device__ __forceinline__ void init_barriers(SharedPlan &shared) {
     if (kSplitCluster > 1) {
         for (int i = 0; i < kWarpgroups; i++) {
             ws::mbarrier_init(&shared.cluster_full[i], 1);
-            ws::mbarrier_arrive_expect_tx(&shared.cluster_full[i], (kSplitCluster - 1) * sizeof(ClusterPacket));
+            ws::mbarrier_arrive_expect_tx(&shared.cluster_full[i], sizeof(shared.from_cluster[i]));
         }
     }
     ws::fence_mbarrier_init();
 }
+
+enum { kTileBarrier = 1 }; // and one more for the second tile
 
 extern "C" __global__ void __launch_bounds__(kThreads, 4 / kWarpgroups)
     attention_fwd(const Element *q, const Element *k, const Element *v, Element *o, int b, int h, int s, int d,
@@ -588,10 +408,12 @@ extern "C" __global__ void __launch_bounds__(kThreads, 4 / kWarpgroups)
         }
         if (kMulticast == 1) {
             load_pass(shared, place, 0, n_cluster_chunks, k_map, v_map);
-        } else {
-            ws::tma_prefetch_map(k_map);
-            ws::tma_prefetch_map(v_map);
         }
+    } else if (threadIdx.x == 32) {
+        // From another warp, which has the time: else each of the maps would be fetched when its first load begins.
+        ws::tma_prefetch_map(q_map);
+        ws::tma_prefetch_map(k_map);
+        ws::tma_prefetch_map(v_map);
     }
     __syncwarp();
     if (kClusterBlocks > 1) {
@@ -606,22 +428,22 @@ extern "C" __global__ void __launch_bounds__(kThreads, 4 / kWarpgroups)
     __syncwarp();
 
     // From one lane, so that the compiler knows that the whole warp has the same.
-    int warpgroup = __shfl_sync(0xFFFFFFFFu, static_cast<int>(threadIdx.x) / kWarpgroup, 0);
+    int warpgroup = __shfl_sync(0xFFFFFFFFu, static_cast<int>(threadIdx.x) / ws::kWarpgroup, 0);
     int tile = warpgroup / kSplitBlock;
     int rank = warpgroup % kSplitBlock;
     Warpgroup self;
     self.q = ws::descriptor_k_major(shared.q[tile]);
     self.k0 = ws::descriptor_k_major(shared.k[0]);
     self.v0 = ws::descriptor_n_major(shared.v[0], 0);
-    self.thread = threadIdx.x % kWarpgroup;
+    self.thread = threadIdx.x % ws::kWarpgroup;
     self.first_query = first_query_of(place, place.group, tile);
     self.s = s;
-    int n_chunks = chunks_of(place, self.first_query);
+    int n_chunks = self.first_query < s ? chunks_of(place, self.first_query) : 0;
 
     Softmax softmax = {scale * ws::kLog2E, {kLowest, kLowest}, {0.0f, 0.0f}};
     Output output;
 #pragma unroll
-    for (int i = 0; i < kHeadDim / 2; i++) {
+    for (int i = 0; i < kTileValues; i++) {
         output[i] = 0.0f;
     }
     ws::mbarrier_wait(&shared.q_full, 0);
@@ -632,8 +454,8 @@ extern "C" __global__ void __launch_bounds__(kThreads, 4 / kWarpgroups)
         for (int slot = rank; slot < kChunks; slot += kSplitBlock) {
             int chunk = chunk_in(place, pass, slot);
             if (chunk < n_chunks) {
-                add_chunk(output, softmax, self, shared, slot, pass & 1, chunk * kBlockN,
-                          pass == 0 && slot == rank);
+                bool first = pass == 0 && slot == rank;
+                add_chunk(output, softmax, self, shared, slot, pass & 1, chunk * kBlockN, first);
             }
         }
         if ((pass + 1) * kChunks * kSplitCluster >= n_cluster_chunks) {
@@ -656,9 +478,12 @@ extern "C" __global__ void __launch_bounds__(kThreads, 4 / kWarpgroups)
         __syncwarp();
     }
 
-    TilePartial partial = make_partial(output, softmax);
-    BlockPartial of_block = merge_in_block(shared, partial, tile, rank, self.thread);
-    FinalPartial of_all = merge_in_cluster(shared, of_block, place, warpgroup, self.thread);
+    auto whole = make_partial(output, softmax);
+    auto of_block = ws::merge_in_block<kSplitBlock>(whole, &shared.from_block[tile * kSplitBlock], rank, self.thread,
+                                                    kTileBarrier + tile);
+    auto of_all = ws::merge_in_cluster<kSplitCluster>(of_block, &shared.from_cluster[warpgroup], place.split_rank,
+                                                      self.thread, place.slice_rank * kSplitCluster,
+                                                      &shared.cluster_full[warpgroup]);
     long long offset = (static_cast<long long>(place.head) * s + self.first_query) * kHeadDim;
     store(of_all, o + offset, rank * kSplitCluster + place.split_rank, s - self.first_query, self.thread);
     if (threadIdx.x == 0) {
