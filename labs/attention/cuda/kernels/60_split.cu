@@ -225,13 +225,16 @@ __device__ __forceinline__ unsigned pack(float low, float high) {
     return *reinterpret_cast<unsigned *>(&pair);
 }
 
-// The exponentials of one piece of the scores. `zero` only says when: not before it is known.
+// The exponentials of one piece of the scores. `zero` only says when: not before it is known, and the sum of the piece
+// before. Else the compiler puts all exponentials before the first product and all sums behind the last, with every
+// exponential still in a register.
 __device__ __forceinline__ void weigh_piece(Weights &weights, Softmax &softmax, const Scores &scores, int piece,
                                             int zero) {
     constexpr int kCount = kBlockN / 2 / kPieces;
 #pragma unroll
     for (int row = 0; row < 2; row++) {
-        float base = __int_as_float(__float_as_int(softmax.reference[row]) + zero);
+        int nothing = zero & __float_as_int(softmax.sum[row]);
+        float base = __int_as_float(__float_as_int(softmax.reference[row]) + nothing);
         float sum[2] = {0.0f, 0.0f};
 #pragma unroll
         for (int i = 2 * row; i < kCount; i += 4) {
@@ -312,11 +315,8 @@ __device__ __forceinline__ void add_chunk(Output &output, Softmax &softmax, cons
         }
         multiply_pv(output, weights[piece],
                     ws::descriptor_advance(self.v0, slot * sizeof(KeyChunk) + piece * (sizeof(KeyChunk) / kPieces)));
-        // Again, though V stays: else the compiler puts all exponentials before the first product, and all sums behind
-        // the last, with every exponential still in a register.
         if (piece + 1 < kPieces) {
-            int nothing = zero & (__float_as_int(softmax.sum[0]) ^ __float_as_int(softmax.sum[1]));
-            zero = ws::mbarrier_wait_zero(&shared.v_full[slot], parity ^ nothing);
+            zero = ws::mbarrier_wait_zero(&shared.v_full[slot], parity); // again, though V stays, for its zero
         }
     }
     ws::wgmma_wait<0>();
