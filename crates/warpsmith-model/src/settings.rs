@@ -40,6 +40,9 @@ pub struct RunSettings {
     /// there was a choice have none to record.
     #[serde(default = "yes")]
     pub sanitize: bool,
+    /// The workloads that matter; empty for all of the lab's.
+    #[serde(default)]
+    pub workloads: Vec<String>,
 }
 
 fn yes() -> bool {

@@ -37,6 +37,9 @@ pub struct CheckArgs {
     /// Value of a tunable; the others keep their author's choice
     #[arg(long = "set", value_name = "P=V")]
     set: Vec<String>,
+    /// Workload to check on; by default all that a kernel serves (repeatable)
+    #[arg(long, value_name = "NAME")]
+    workload: Vec<String>,
     /// Check with one seed and short timing
     #[arg(long)]
     quick: bool,
@@ -59,6 +62,7 @@ pub fn run(context: &Context, arguments: CheckArgs) -> Result<()> {
     }
     let settings = RunSettings {
         sanitize: !arguments.no_sanitizer,
+        workloads: arguments.workload.clone(),
         ..plain_settings(Goal::Check, &arguments.lab)?
     };
     let lab = arguments.lab.clone();

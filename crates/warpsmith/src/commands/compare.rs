@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 use clap::Args;
 use warpsmith_model::{ComparisonPurpose, ContenderRequest, Goal};
 
@@ -124,10 +124,6 @@ fn workloads(campaign: &Campaign, names: &[String]) -> Result<Vec<String>> {
     if names.is_empty() {
         return Ok(known);
     }
-    for name in names {
-        if !known.contains(name) {
-            bail!("the lab has no workload `{name}`\nhint: it has {}", known.join(", "));
-        }
-    }
+    super::check_workloads(&campaign.loaded.lab, names)?;
     Ok(names.to_vec())
 }
