@@ -44,36 +44,23 @@ __device__ __forceinline__ void mbarrier_arrive_cluster(Mbarrier *barrier, unsig
                  : "memory");
 }
 
-// Waits a short while; returns 1 when the phase of this parity has completed, else 0.
-__device__ __forceinline__ int mbarrier_try_wait_word(Mbarrier *barrier, unsigned parity) {
-    int done;
+// Waits a short while; returns whether the phase of this parity has completed.
+__device__ __forceinline__ bool mbarrier_try_wait(Mbarrier *barrier, unsigned parity) {
+    unsigned done;
     asm volatile("{\n\t"
                  ".reg .pred p;\n\t"
                  "mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n\t"
-                 "selp.s32 %0, 1, 0, p;\n\t"
+                 "selp.u32 %0, 1, 0, p;\n\t"
                  "}"
                  : "=r"(done)
                  : "r"(shared_address(barrier)), "r"(parity)
                  : "memory");
-    return done;
-}
-
-__device__ __forceinline__ bool mbarrier_try_wait(Mbarrier *barrier, unsigned parity) {
-    return mbarrier_try_wait_word(barrier, parity) != 0;
+    return done != 0;
 }
 
 __device__ __forceinline__ void mbarrier_wait(Mbarrier *barrier, unsigned parity) {
     while (!mbarrier_try_wait(barrier, parity)) {
     }
-}
-
-// Waits, and returns a zero that no compiler foresees: what is computed from it stays behind the wait.
-__device__ __forceinline__ int mbarrier_wait_zero(Mbarrier *barrier, unsigned parity) {
-    int done;
-    do {
-        done = mbarrier_try_wait_word(barrier, parity);
-    } while (done == 0);
-    return done - 1;
 }
 
 // --- Named barriers ------------------------------------------------------------------------------------------
@@ -124,11 +111,6 @@ __device__ __forceinline__ void cluster_arrive() {
     asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
 }
 
-// The same without ordering anything: enough after fence_mbarrier_init.
-__device__ __forceinline__ void cluster_arrive_relaxed() {
-    asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
-}
-
 __device__ __forceinline__ void cluster_wait() {
     asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
 }
@@ -136,24 +118,6 @@ __device__ __forceinline__ void cluster_wait() {
 __device__ __forceinline__ void cluster_sync() {
     cluster_arrive();
     cluster_wait();
-}
-
-// --- Stores to another block ---------------------------------------------------------------------------------
-//
-// They travel on their own and count among the bytes promised to a barrier of the block that receives them. Both
-// addresses are of that block (mapa). Its threads see the data after they have waited for the barrier.
-
-__device__ __forceinline__ void st_async_v4(unsigned address, float4 value, unsigned barrier_address) {
-    asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], {%1, %2, %3, %4}, [%5];" ::"r"(
-                     address),
-                 "f"(value.x), "f"(value.y), "f"(value.z), "f"(value.w), "r"(barrier_address)
-                 : "memory");
-}
-
-__device__ __forceinline__ void st_async_v2(unsigned address, float2 value, unsigned barrier_address) {
-    asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v2.f32 [%0], {%1, %2}, [%3];" ::"r"(address),
-                 "f"(value.x), "f"(value.y), "r"(barrier_address)
-                 : "memory");
 }
 
 } // namespace ws
