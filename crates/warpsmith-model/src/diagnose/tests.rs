@@ -252,3 +252,27 @@ fn recordings_are_read_and_diagnosed() {
     let recording = include_str!("../../tests/data/ncu/rmsnorm_vector.csv");
     check(recording, "rmsnorm", 1, (24.0, "registers"));
 }
+
+/// Launches that fill an H200, recorded with `warpsmith profile`.
+#[test]
+fn recordings_of_full_launches_are_diagnosed() {
+    let check = |text: &str, time_s: f64, expected: Bound, words: &str| {
+        let rows = table::parse(text).expect("a table");
+        let counters = Counters::from_metrics(&rows[0].metrics);
+        let blocks = counters.grid_blocks.expect("a grid");
+        let mut profile = profile(time_s, Some(counters));
+        profile.launches[0].code.blocks = blocks as u64;
+        let ceilings = ceilings();
+        let found = diagnose(&profile, &scene(&ceilings));
+        assert_eq!(found.bound, expected, "{found:?}");
+        assert!(found.because.contains(words), "`{words}` is not in `{}`", found.because);
+    };
+    let recording = include_str!("../../tests/data/ncu/gemm_wgmma_4096.csv");
+    check(recording, 185e-6, Bound::Tensor, "the matrix units are busy 89 %");
+    let recording = include_str!("../../tests/data/ncu/rmsnorm_vector_large.csv");
+    check(recording, 143e-6, Bound::Memory, "works at 89 %");
+    let recording = include_str!("../../tests/data/ncu/attention_tiled.csv");
+    check(recording, 193e-6, Bound::Compute, "works at 70 %");
+    let recording = include_str!("../../tests/data/ncu/attention_wgmma_small.csv");
+    check(recording, 12.1e-6, Bound::Latency, "no unit reaches 60 %");
+}
