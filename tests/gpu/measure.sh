@@ -18,7 +18,7 @@ step() {
     name=$1
     shift
     started=$(date +%s)
-    if ! "$warpsmith" "$@" --target cuda --evidence "$results/evidence" --work-dir "$results/work" --json \
+    if ! "$warpsmith" "$@" --target cuda --evidence "$results/evidence" --json \
         >"$results/$name.json" 2>"$results/$name.log"; then
         failed="$failed $name"
         tail -n 12 "$results/$name.log"

@@ -396,7 +396,7 @@ impl Ring<'_> {
             ids.push(match &mut side.python {
                 None => case.id,
                 Some(python) => {
-                    let contents = case.contents(self.lab, &program.tensors);
+                    let contents = Arc::new(case.contents(self.lab, &program.tensors));
                     python.stage(&program.tensors, &contents).map_err(|source| {
                         let doing = format!("staging inputs of `{}`", self.workload.name);
                         DeviceError::Target { doing, source }

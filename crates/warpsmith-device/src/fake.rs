@@ -24,8 +24,8 @@ use warpsmith_model::{BlobId, DeviceInfo, DeviceState, Hasher};
 use crate::element::{narrow, widen};
 use crate::poison::fill_poison;
 use crate::target::{
-    Artifact, CaseId, Clocked, Extent, Fault, Program, Sanitized, Sanitizer, Sanitizers, Session,
-    Target, TensorPlan, Unit,
+    Artifact, CaseId, Clocked, Contents, Extent, Fault, Program, Sanitized, Sanitizer, Sanitizers,
+    Session, Target, TensorPlan, Unit,
 };
 
 type State = Rc<RefCell<dyn FnMut() -> DeviceState>>;
@@ -252,7 +252,7 @@ impl Target for Fake {
         })
     }
 
-    fn stage(&mut self, tensors: &[TensorPlan], contents: &[Vec<u8>]) -> Result<CaseId, Fault> {
+    fn stage(&mut self, tensors: &[TensorPlan], contents: &Contents) -> Result<CaseId, Fault> {
         let staged =
             Staged { tensors: tensors.to_vec(), contents: contents.to_vec(), changed: None };
         self.staged.push(Some(Rc::new(RefCell::new(staged))));

@@ -20,6 +20,7 @@ mod sys;
 pub mod target;
 #[cfg(test)]
 mod testing;
+pub mod trace;
 
 pub use cpu::poison;
 

@@ -21,7 +21,7 @@ use crate::error::DeviceError;
 use crate::poison::fill_poison;
 use crate::sys::memory::{Mapping, MemoryFile, page_bytes};
 use crate::target::{
-    Artifact, CaseId, Clocked, Extent, Fault, Program, Session, Target, TensorPlan, Unit,
+    Artifact, CaseId, Clocked, Contents, Extent, Fault, Program, Session, Target, TensorPlan, Unit,
 };
 use conversation::Conversation;
 
@@ -131,7 +131,7 @@ impl Target for Python {
         })
     }
 
-    fn stage(&mut self, tensors: &[TensorPlan], contents: &[Vec<u8>]) -> Result<CaseId, Fault> {
+    fn stage(&mut self, tensors: &[TensorPlan], contents: &Contents) -> Result<CaseId, Fault> {
         let inputs =
             stage_inputs(tensors, contents).map_err(|source| broken("staging inputs", source))?;
         self.cases.push(Some(inputs));

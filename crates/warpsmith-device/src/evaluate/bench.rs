@@ -22,6 +22,7 @@ use crate::target::{
     Artifact, CaseId, Clocked, Extent, Fault, LaunchPlan, Program, Session, Target, TensorPlan,
     Unit,
 };
+use crate::trace;
 
 /// Why an evaluation ends before its end.
 #[derive(Debug)]
@@ -267,6 +268,7 @@ impl<'a> Bench<'a> {
 
     /// Returns the candidate, compiled for a shape.
     pub(crate) fn program(&mut self, shape: &Workload) -> Result<Program, Stop> {
+        let _step = trace::step("compiling");
         let deadline = Duration::from_secs_f64(self.limits.compile_deadline_s);
         let known = self.artifacts.len();
         let target: &mut dyn Target = match &mut self.rival {
@@ -317,6 +319,7 @@ impl<'a> Bench<'a> {
         program: &Program,
         cases: &[Arc<Case>],
     ) -> Result<Box<dyn Session>, Stop> {
+        let _step = trace::step("opening a session");
         let deadline = Duration::from_secs_f64(self.limits.launch_deadline_s);
         let workload = &cases[0].shape.name;
         let Some(rival) = &mut self.rival else {
@@ -329,7 +332,7 @@ impl<'a> Bench<'a> {
             let id = match self.rival_cases.get(&case.id) {
                 Some(id) => *id,
                 None => {
-                    let contents = case.contents(self.lab, &program.tensors);
+                    let contents = Arc::new(case.contents(self.lab, &program.tensors));
                     let staged = rival.stage(&program.tensors, &contents);
                     let id =
                         staged.map_err(|fault| launch_outcome(&self.subject, workload, fault))?;
@@ -351,6 +354,7 @@ impl<'a> Bench<'a> {
         extent: &Extent,
         workload: &str,
     ) -> Result<Clocked, Stop> {
+        let _step = trace::step("launching");
         let clocked = session
             .launch(slots, extent)
             .map_err(|fault| launch_outcome(&self.subject, workload, fault))?;
@@ -388,6 +392,7 @@ impl<'a> Bench<'a> {
         stage: Stage,
         look: Look,
     ) -> Result<ErrorSize, Stop> {
+        let _step = trace::step("judging");
         if self.hash_inputs {
             let changed = match (&self.rival, self.rival_cases.get(&case.id)) {
                 (Some(rival), Some(id)) => rival.changed_input(*id),

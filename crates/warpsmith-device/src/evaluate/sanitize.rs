@@ -17,6 +17,7 @@ use crate::bind;
 use crate::corpus::{Case, Want};
 use crate::error::DeviceError;
 use crate::target::{CaseId, Fault, Flaw, Program, Sanitized, Sanitizer, Sanitizers};
+use crate::trace;
 
 /// How long a launch on a small shape may take; a kernel that needs longer has lost its way.
 const SMALL_DEADLINE: Duration = Duration::from_secs(120);
@@ -201,6 +202,7 @@ impl Gate<'_> {
         runs: &[Run],
         deadline: Duration,
     ) -> Result<Sanitized, DeviceError> {
+        let _step = trace::step(tool.name());
         let watched: Vec<(&Program, CaseId)> =
             runs.iter().map(|run| (&run.program, run.case.id)).collect();
         bench.target.sanitize(tool, &watched, deadline).map_err(|source| {

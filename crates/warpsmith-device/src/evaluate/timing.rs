@@ -80,8 +80,8 @@ pub(super) fn full(
     measure(bench, workload, &program, &cases, &plan, gated.error)
 }
 
-/// Times launches of one input again and again, where the target can tell cold from warm. Nobody is ranked
-/// or compared by these times, so the outputs, which were judged before, are not judged again.
+/// Times launches of one input again and again, where the target can tell cold from warm. A kernel that
+/// remembers would look fast here, so nobody is ranked or compared by these times.
 fn warm(
     bench: &mut Bench<'_>,
     session: &mut dyn Session,
@@ -172,8 +172,13 @@ fn measure(
         let judged = bench.judge_timed(&*session, &chosen, timed, program, look)?;
         error = worse(error, judged);
         if let Some(stop) = stop {
-            let session = &mut *session;
-            warm_s = warm(bench, session, plan.warm_readings, batch, &workload.name)?;
+            warm_s = warm(bench, &mut *session, plan.warm_readings, batch, &workload.name)?;
+            if !warm_s.is_empty() {
+                // After all those launches of one case: is it still right, and are the inputs what they were?
+                session.poison(0);
+                bench.launch(&mut *session, &[0], &Extent::All, &workload.name)?;
+                bench.judge(&*session, 0, &chosen[0], program, Stage::Timing, Look::All)?;
+            }
             break stop;
         }
         if !bench.reopens() {

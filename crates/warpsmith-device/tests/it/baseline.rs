@@ -2,6 +2,7 @@
 //! memory through `memoryview`, so that the tests need no packages.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tempfile::TempDir;
@@ -75,7 +76,7 @@ impl Bench {
         for _ in 0..n_cases {
             let x = (0..ELEMENTS).flat_map(|idx| (idx as f32).to_le_bytes()).collect();
             let y = (0..ELEMENTS).flat_map(|_| 1f32.to_le_bytes()).collect();
-            cases.push(self.python.stage(&tensors(ELEMENTS), &[x, y])?);
+            cases.push(self.python.stage(&tensors(ELEMENTS), &Arc::new(vec![x, y]))?);
         }
         let session = self.python.open(&program, &cases, deadline);
         for case in cases {

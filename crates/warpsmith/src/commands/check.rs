@@ -100,6 +100,7 @@ pub fn run(context: &Context, arguments: CheckArgs) -> Result<()> {
             };
             if !context.json {
                 say(line(kernel, &trial));
+                trial.sanitizer_notes().for_each(|note| say(format!("            {note}")));
             }
             trials.push((kernel.expect.unwrap_or(Verdict::Passed), trial));
         }
