@@ -69,6 +69,30 @@ impl Project {
         said
     }
 
+    /// Starts a campaign and kills it when it has stored this many trials.
+    pub(crate) fn killed_after(&self, trials: usize, arguments: &[&str]) {
+        let mut campaign = self
+            .command(arguments)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("the program starts");
+        let stored = || {
+            let store = self.store_if_made()?;
+            let run = store.run("latest").ok()?;
+            Some(store.trials(&run.id).ok()?.len())
+        };
+        wait_for("trials", || stored().is_some_and(|stored| stored >= trials));
+        campaign.kill().expect("it can be killed");
+        campaign.wait().expect("it is gone");
+    }
+
+    /// The status of every run, newest first.
+    pub(crate) fn statuses(&self) -> Vec<String> {
+        let runs = self.store().runs().expect("its runs");
+        runs.iter().map(|run| run.record.status.name().to_string()).collect()
+    }
+
     pub(crate) fn database(&self) -> PathBuf {
         self.path().join("evidence/evidence.db")
     }
