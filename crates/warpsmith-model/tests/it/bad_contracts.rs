@@ -34,9 +34,10 @@ fn a_compiler_of_another_target_or_of_none() {
     "#);
     let errors = after_replacing("kernels/10_fast.toml", "summary", "compiler = \"gcc\"\nsummary");
     insta::assert_snapshot!(errors, @r#"
-    kernels/10_fast.toml:3:12: unknown variant `gcc`, expected `nvrtc` or `nvcc`
+    kernels/10_fast.toml:3:12: unknown value `gcc`
         3 | compiler = "gcc"
           |            ^^^^^
+     help: known here: `nvrtc`, `nvcc`
     "#);
 }
 

@@ -70,12 +70,11 @@ impl Campaign {
 /// Finds the run to take up: the one that was named, or the newest that can be resumed.
 fn choose(store: &Store, name: &str) -> Result<(RunRecord, RunSettings)> {
     let record = store.run(name)?;
-    let refusal = match resumable(&record)? {
-        Ok(settings) => return Ok((record, settings)),
-        Err(refusal) => refusal,
-    };
     if name != LATEST {
-        bail!("{refusal}");
+        return match resumable(&record)? {
+            Ok(settings) => Ok((record, settings)),
+            Err(refusal) => bail!("{refusal}"),
+        };
     }
     for run in store.runs()? {
         // Settings that cannot be read are those of another version, which can resume its own runs.
@@ -83,7 +82,10 @@ fn choose(store: &Store, name: &str) -> Result<(RunRecord, RunSettings)> {
             return Ok((run.record, settings));
         }
     }
-    bail!("there is no run to resume: {refusal}")
+    match resumable(&record)? {
+        Ok(settings) => Ok((record, settings)),
+        Err(refusal) => bail!("there is no run to resume: {refusal}"),
+    }
 }
 
 /// Returns the settings of a run that can be resumed, or says why it cannot.
