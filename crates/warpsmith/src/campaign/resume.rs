@@ -9,7 +9,7 @@ use warpsmith_model::{RunRecord, RunSettings, RunStatus};
 use super::{Campaign, ask_environment, open_store};
 use crate::interrupt::Interrupt;
 use crate::labdir;
-use crate::pool::Pool;
+use crate::pool::{Pool, trial_id};
 use crate::project::Project;
 use crate::worker_client::Worker;
 
@@ -49,7 +49,11 @@ impl Campaign {
             if let Some(kernel) = loaded.lab.kernel(&stored.trial.job.candidate.kernel) {
                 pool.remember(&loaded.lab, kernel, &stored.trial);
             }
-            trials.insert(stored.trial.id, stored.trial);
+            // By the question that this run would ask: a trial that was taken over has the name that the
+            // run that measured it gave it, and would be taken over again.
+            let job = &stored.trial.job;
+            let asked = trial_id(&record.id, &job.candidate.id, job.fidelity, &job.workloads);
+            trials.insert(asked, stored.trial);
         }
         store.finish_run(&record.id, &RunStatus::Running)?;
         Ok(Self {

@@ -296,3 +296,41 @@ fn what(path: &str) -> &'static str {
         _ => "a file of the evidence",
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_edit_of_the_lab_is_noticed_and_its_texts_are_kept() {
+        let dir = tempfile::tempdir().expect("a folder");
+        for (path, text) in warpsmith_model::lab::scaffold("probe").expect("a lab") {
+            let path = dir.path().join(path);
+            fs::create_dir_all(path.parent().expect("a folder")).expect("made");
+            fs::write(path, text).expect("written");
+        }
+        let loaded = labdir::load(dir.path()).expect("the lab");
+        assert!(!lab_was_edited(&loaded));
+        let kernel = dir.path().join("kernels/00_naive.c");
+        let source = fs::read_to_string(&kernel).expect("a source");
+        fs::write(&kernel, format!("{source}\n// a remark\n")).expect("written");
+        assert!(lab_was_edited(&loaded));
+        assert_eq!(loaded.files["kernels/00_naive.c"], source);
+        fs::write(&kernel, &source).expect("written");
+        assert!(!lab_was_edited(&loaded));
+        fs::remove_file(&kernel).expect("removed");
+        assert!(lab_was_edited(&loaded), "a lab that does not load any more");
+    }
+
+    #[test]
+    fn a_folder_says_whose_bundle_it_holds() {
+        let dir = tempfile::tempdir().expect("a folder");
+        assert!(refuse_used(dir.path()).is_ok() && refuse_used(&dir.path().join("new")).is_ok());
+        fs::write(dir.path().join("notes.txt"), "mine").expect("written");
+        let said = refuse_used(dir.path()).expect_err("it is used").to_string();
+        assert!(said.contains("not an empty folder"), "{said}");
+        fs::write(dir.path().join(UNFINISHED), "{\"run\": \"probe-1\"}").expect("written");
+        let said = refuse_used(dir.path()).expect_err("it is used").to_string();
+        assert!(said.contains("warpsmith resume probe-1"), "{said}");
+    }
+}
