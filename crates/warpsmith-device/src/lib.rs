@@ -30,7 +30,7 @@ pub fn compile_unit(
     cache_dir: &std::path::Path,
     unit: &target::Unit,
 ) -> Result<target::Artifact, target::Fault> {
-    if unit.compiler == cuda::COMPILER {
+    if [cuda::COMPILER, cuda::NVCC].contains(&unit.compiler.as_str()) {
         cuda::compile_unit(cache_dir, None, unit)
     } else {
         cpu::compile_unit(cache_dir, unit)

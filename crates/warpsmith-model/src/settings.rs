@@ -43,6 +43,9 @@ pub struct RunSettings {
     /// The workloads that matter; empty for all of the lab's.
     #[serde(default)]
     pub workloads: Vec<String>,
+    /// The folder of the bundle, for `evidence`; none for one named after the run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub out: Option<PathBuf>,
 }
 
 fn yes() -> bool {
@@ -65,6 +68,8 @@ pub enum Goal {
     Compare,
     /// A profile of one kernel.
     Profile,
+    /// The whole job, every kernel through the gate, and a bundle.
+    Evidence,
 }
 
 impl Goal {
@@ -77,6 +82,15 @@ impl Goal {
             Self::Tune => "tune",
             Self::Compare => "compare",
             Self::Profile => "profile",
+            Self::Evidence => "evidence",
+        }
+    }
+
+    /// Says whether a campaign that was stopped can go on; the others are quicker to start again.
+    pub fn can_resume(self) -> bool {
+        match self {
+            Self::Run | Self::Micro | Self::Tune | Self::Evidence => true,
+            Self::Check | Self::Compare | Self::Profile => false,
         }
     }
 }

@@ -28,7 +28,7 @@ mod pulse;
 mod quiet;
 mod runner;
 mod session;
-mod toolchain;
+pub(crate) mod toolchain;
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
@@ -41,6 +41,7 @@ use warpsmith_model::lab::Role;
 use warpsmith_model::{BlobId, DeviceInfo, Environment, Guard, Isolation};
 
 pub use compile::compile_unit;
+pub(crate) use compile::write_below;
 pub use quiet::{Quiet, QuietGuard, quiet_lock, quiet_lock_path};
 pub use runner::{RUNNER_ARGUMENT, runner_main};
 pub use toolchain::compilers;

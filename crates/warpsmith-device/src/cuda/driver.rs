@@ -143,6 +143,7 @@ impl Context {
         let info = CudaInfo {
             arch: format!("sm_{major}{minor}{variant}"),
             driver: format!("{}.{}", driver / 1000, driver % 1000 / 10),
+            driver_version: None,
             sms: self.attribute(attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?,
             warp_size: self.attribute(attribute::CU_DEVICE_ATTRIBUTE_WARP_SIZE)?,
             max_threads: self.attribute(attribute::CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK)?,

@@ -10,11 +10,14 @@ mod compile;
 mod cublaslt;
 mod digest;
 mod driver;
+pub mod identity;
 pub(crate) mod limits;
 mod monitor;
 pub mod ncu;
+mod nvcc;
 mod nvrtc;
 mod process;
+pub mod readiness;
 pub mod sanitizer;
 pub mod sass;
 mod server;
@@ -33,6 +36,7 @@ use warpsmith_model::lab::{Role, ScalarType};
 use warpsmith_model::{Compiler, CudaInfo, DeviceInfo, Environment, Guard};
 
 pub use compile::{COMPILER, Resources, compile_unit, resources};
+pub use nvcc::NVCC;
 pub use nvrtc::{COMPILE_ARGUMENT, compile_main};
 pub use server::{DEVICE_ARGUMENT, device_main};
 
@@ -73,6 +77,7 @@ pub fn device_of_arch(arch: &str) -> Option<DeviceInfo> {
         cuda: Some(CudaInfo {
             arch: arch.to_string(),
             driver: String::new(),
+            driver_version: None,
             sms,
             warp_size: 32,
             max_threads: 1024,
@@ -99,6 +104,23 @@ pub(crate) const CUBLASLT: &str = "cublaslt";
 /// Says whether there is a CUDA driver on this machine.
 pub fn has_driver() -> bool {
     driver::is_present()
+}
+
+/// Lists the compilers for devices; one that is not there, or does not work, is not listed.
+pub fn compilers(parts_dir: &Path) -> Vec<Compiler> {
+    let named = |name: &str, version: String| Compiler { name: name.to_string(), version };
+    let nvrtc = compile::describe(parts_dir).map(|version| named(COMPILER, version));
+    let nvcc = nvcc::describe(parts_dir).map(|version| named(NVCC, version));
+    nvrtc.into_iter().chain(nvcc).collect()
+}
+
+/// Says why one of the compilers for devices cannot be used; none where it can.
+pub fn missing_compiler(parts_dir: &Path, name: &str) -> Option<String> {
+    let described = match name {
+        NVCC => nvcc::describe(parts_dir),
+        _ => compile::describe(parts_dir),
+    };
+    described.err().map(|fault| fault.to_string())
 }
 
 /// How long the device process may take to open its context, and for all that no candidate has a part
@@ -143,9 +165,12 @@ impl Cuda {
             number: 0,
         };
         let described = process.ask(&Ask::Describe, &[], PATIENCE)?;
-        let Reply::Device { name, l2_bytes, ticks_per_s, info } = described else {
+        let Reply::Device { name, l2_bytes, ticks_per_s, mut info } = described else {
             return Err(misuse("the device process did not describe its device"));
         };
+        let parts_dir = config.host.cache_dir.parent().unwrap_or(Path::new("."));
+        readiness::check_driver(parts_dir, &info.driver)?;
+        info.driver_version = readiness::driver_version();
         let info = DeviceInfo {
             name,
             threads: info.sms,
@@ -172,11 +197,7 @@ impl Cuda {
     pub fn environment(&self) -> Environment {
         let mut environment = self.host.environment();
         environment.device = self.info.clone();
-        if let Ok(toolkit) = toolkit::find(self.parts_dir()) {
-            let version = toolkit.nvrtc.canonicalize().unwrap_or(toolkit.nvrtc);
-            let version = version.file_name().unwrap_or_default().to_string_lossy().to_string();
-            environment.compilers.push(Compiler { name: COMPILER.to_string(), version });
-        }
+        environment.compilers.extend(compilers(self.parts_dir()));
         // The other protections are the host's, for the reference; a candidate is device code, which makes
         // no system calls and opens no files.
         environment.isolation.sealed_inputs = Guard::Missing {
@@ -325,7 +346,7 @@ impl Target for Cuda {
 
     fn compile(&mut self, unit: &Unit) -> Result<Artifact, Fault> {
         match unit.compiler.as_str() {
-            COMPILER => {
+            COMPILER | NVCC => {
                 let executable = self.config.device_exe.as_deref();
                 compile_unit(&self.config.host.cache_dir, executable, unit)
             }

@@ -132,8 +132,9 @@ impl Gate<'_> {
         }
         let mut clean = Vec::new();
         let mut clean_on_small = Vec::new();
+        let deadline = if real_name.is_some() { REAL_DEADLINE } else { SMALL_DEADLINE };
         for tool in self.sanitizers.tools.clone() {
-            match (self.judge(bench, tool, &all, REAL_DEADLINE)?, &real_name) {
+            match (self.judge(bench, tool, &all, deadline)?, &real_name) {
                 (Bill::Clean, _) => clean.push(tool),
                 (Bill::Doubtful, _) => {}
                 (Bill::Unfinished { limit_s }, None) => {

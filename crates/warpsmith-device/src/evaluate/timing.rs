@@ -125,20 +125,14 @@ fn measure(
     let mut readings = Readings::new(plan.rule.clone());
     let mut batch = None;
     let mut order_rng = Rng::derive(bench.seed, &workload.name);
-    let mut kept = None;
     let mut least_share = 1.0f64;
     let warm_s;
     let stop = loop {
-        let (mut session, chosen) = match kept.take() {
-            Some(session_and_cases) => session_and_cases,
-            None => {
-                let n_cases = session_size(cases.len(), output_bytes, plan, batch, floor_s);
-                let mut chosen = cases.to_vec();
-                order_rng.shuffle(&mut chosen);
-                chosen.truncate(n_cases);
-                (bench.open(program, &chosen)?, chosen)
-            }
-        };
+        let n_cases = session_size(cases.len(), output_bytes, plan, batch, floor_s);
+        let mut chosen = cases.to_vec();
+        order_rng.shuffle(&mut chosen);
+        chosen.truncate(n_cases);
+        let mut session = bench.open(program, &chosen)?;
 
         // The warm-up is a launch like any other and is judged in full, before anything is timed.
         let first = bench.launch(&mut *session, &[0], &Extent::All, &workload.name)?;
@@ -180,10 +174,6 @@ fn measure(
                 bench.judge(&*session, 0, &chosen[0], program, Stage::Timing, Look::All)?;
             }
             break stop;
-        }
-        if !bench.reopens() {
-            (0..chosen.len()).for_each(|slot| session.poison(slot));
-            kept = Some((session, chosen));
         }
     };
     if least_share < 1.0 {
@@ -248,7 +238,7 @@ pub(crate) fn judge_plausibility(
     for measurement in measurements {
         let Some(workload) = lab.workload(&measurement.workload) else { continue };
         let work = bind::work_size(lab, workload)?;
-        let floor_s = plausible_floor_s(ceilings, work, lab.output_dtype(workload));
+        let floor_s = plausible_floor_s(ceilings, work, lab.arithmetic_dtype(workload));
         let Some(time_s) = stats::median(&measurement.samples_s) else { continue };
         if time_s < floor_s * (1.0 - PLAUSIBILITY_MARGIN) {
             return Ok(Some(Outcome::Implausible {

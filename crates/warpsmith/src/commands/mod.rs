@@ -248,6 +248,7 @@ pub fn plain_settings(goal: Goal, lab: &std::path::Path) -> Result<RunSettings> 
         hopeless_ratio: 1.5,
         workloads: Vec::new(),
         sanitize: true,
+        out: None,
     })
 }
 
@@ -289,6 +290,17 @@ pub fn check_workloads(lab: &Lab, names: &[String]) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Returns the names in their order, each once: what is asked for twice is done once.
+pub fn each_once(names: &[String]) -> Vec<String> {
+    let mut once: Vec<String> = Vec::new();
+    for name in names {
+        if !once.contains(name) {
+            once.push(name.clone());
+        }
+    }
+    once
 }
 
 /// Lets `steps` do its work and records how it ended.
