@@ -250,7 +250,9 @@ __device__ __forceinline__ void add_chunk(Output &output, Softmax &softmax, ws::
     for (int i = 0; i < kHeadDim / 2; i++) {
         output[i] *= correction[i / 2 % 2];
     }
-    ws::mbarrier_wait(v_full, parity);
+    // Sums are positive, so this adds nothing, but the compiler puts the wait before the exponentials otherwise.
+    unsigned sign_bits = __float_as_int(softmax.sum[0]) & __float_as_int(softmax.sum[1]) & 0x80000000;
+    ws::mbarrier_wait(v_full, parity + (sign_bits >> 31));
     multiply_pv(output, weights, v);
 }
 
@@ -277,13 +279,15 @@ __device__ __forceinline__ void send_shares(SharedPlan &shared, const Output &ou
         }
         int warpgroup = tile * kSplit + owner / kCluster;
         Packet &packet = shared.inbox[warpgroup].packets[packet_of(part, owner)];
+        unsigned values_at = ws::mapa(&packet.values[0][thread], owner % kCluster);
+        unsigned sum_at = ws::mapa(&packet.reference_and_sum[thread], owner % kCluster);
         unsigned full = ws::mapa(&shared.inbox_full[warpgroup], owner % kCluster);
 #pragma unroll
         for (int i = 0; i < kShare; i += 4) {
             int from = owner * kShare + i;
             float4 values = make_float4(value_of(output, from), value_of(output, from + 1), value_of(output, from + 2),
                                         value_of(output, from + 3));
-            unsigned to = ws::mapa(&packet.values[i / 4][thread], owner % kCluster);
+            unsigned to = values_at + i / 4 * sizeof(packet.values[0]);
             if constexpr (kCluster == 1) {
                 packet.values[i / 4][thread] = values;
             } else if constexpr (kAsync) {
@@ -294,13 +298,12 @@ __device__ __forceinline__ void send_shares(SharedPlan &shared, const Output &ou
         }
         int row = owner * kShare / kRowValues;
         float2 reference_and_sum = make_float2(softmax.reference[row], softmax.sum[row]);
-        unsigned to = ws::mapa(&packet.reference_and_sum[thread], owner % kCluster);
         if constexpr (kCluster == 1) {
             packet.reference_and_sum[thread] = reference_and_sum;
         } else if constexpr (kAsync) {
-            ws::st_async_v2(to, reference_and_sum, full);
+            ws::st_async_v2(sum_at, reference_and_sum, full);
         } else {
-            ws::st_cluster_v2(to, reference_and_sum);
+            ws::st_cluster_v2(sum_at, reference_and_sum);
         }
     }
 }
@@ -422,6 +425,9 @@ extern "C" __global__ void __launch_bounds__(kThreads, 4 / kWarpgroups)
     Place place = find_place(s);
 
     if (threadIdx.x == 0) {
+        ws::tma_prefetch_map(q_map);
+        ws::tma_prefetch_map(k_map);
+        ws::tma_prefetch_map(v_map);
         init_barriers(shared);
         load_first(shared, place, q_map, k_map, v_map);
     }
