@@ -24,10 +24,13 @@ constexpr int kBlockN = BN;        // keys of a chunk
 constexpr int kTiles = TILES;      // of a block, all with the same K and V
 constexpr int kSplit = SPLIT;      // warpgroups of a block that share a tile's keys
 constexpr int kCluster = CLUSTER;  // blocks that share a tile's keys
+constexpr int kMulticast = MULTICAST; // blocks with other tiles and the same keys that load K and V for each other
 constexpr int kSlots = SLOTS;      // chunks of each part that lie in shared memory at once
 constexpr bool kAsync = ASYNC != 0; // partial results travel by st.async, else by stores and a cluster barrier
 
 constexpr int kParts = kSplit * kCluster;
+constexpr int kClusterBlocks = kCluster * kMulticast;
+constexpr int kSliceRows = kBlockN / kMulticast; // of a chunk, which one block loads for all
 constexpr int kWarpgroup = 128;
 constexpr int kWarpgroups = kTiles * kSplit;
 constexpr int kThreads = kWarpgroup * kWarpgroups;
@@ -47,10 +50,12 @@ typedef __half Element;
 typedef Element QueryTile[kTileM][kHeadDim]; // (query, dim), swizzled
 typedef Element KeyChunk[kBlockN][kHeadDim]; // (key, dim), swizzled
 
+constexpr int kPacketThreads = kParts > 1 ? kWarpgroup : 1; // there are no packets without other parts
+
 // A share of a tile's output on its way to its owner.
 struct Packet {
-    float4 values[kShare / 4][kWarpgroup];
-    float2 reference_and_sum[kWarpgroup]; // of the share's row
+    float4 values[kShare / 4][kPacketThreads];
+    float2 reference_and_sum[kPacketThreads]; // of the share's row
 };
 
 constexpr int kSenders = kParts > 1 ? kParts - 1 : 1;
@@ -62,11 +67,11 @@ struct SharedPlan {
     QueryTile q[kTiles];
     KeyChunk k[kSplit][kSlots];
     KeyChunk v[kSplit][kSlots];
-    Inbox inbox[kWarpgroups];
+    Inbox inbox[kParts > 1 ? kWarpgroups : 1];
     ws::Mbarrier q_full, k_full[kSplit][kSlots], v_full[kSplit][kSlots], inbox_full[kWarpgroups];
 };
-constexpr int kInboxBytes = kWarpgroup * (kShare * 4 + 8) * kSenders;
-static_assert(sizeof(Inbox) == kInboxBytes, "as in the contract");
+constexpr int kInboxBytes = (kParts - 1) * kWarpgroup * (kShare * 4 + 8);
+static_assert(kParts == 1 || sizeof(Inbox) == kInboxBytes, "as in the contract");
 static_assert(sizeof(SharedPlan) <= kTiles * 8192 + kSplit * kSlots * kBlockN * 256 + kWarpgroups * kInboxBytes + 512,
               "as in the contract");
 
@@ -76,7 +81,9 @@ struct Place {
     int head;        // of B * H
     int first_query; // of the block
     int n_chunks;    // that any tile of the block sees
+    int n_loaded;    // that any tile of the blocks sees that load for each other
     int rank;        // of the block among those that share its tiles
+    int slice;       // of the block among those that load for each other
     int s;
 };
 
@@ -87,11 +94,15 @@ __device__ __forceinline__ int chunks_until(int first_query_after, int s) {
 
 // Under a causal mask the longest tiles start first.
 __device__ __forceinline__ Place find_place(int s) {
-    int group = blockIdx.y / kCluster;
+    int rank = blockIdx.y % kClusterBlocks;
+    int slice = rank / kCluster;
     int n_groups = gridDim.y / kCluster;
-    int first_query = (kCausal ? n_groups - 1 - group : group) * (kTiles * kTileM);
-    return {static_cast<int>(blockIdx.x), first_query, chunks_until(first_query + kTiles * kTileM, s),
-            static_cast<int>(blockIdx.y) % kCluster, s};
+    int longest = blockIdx.y / kClusterBlocks * kMulticast;
+    int group = longest + slice;
+    int end = ((kCausal ? n_groups - 1 - group : group) + 1) * (kTiles * kTileM);
+    int longest_end = kCausal ? (n_groups - longest) * (kTiles * kTileM) : s;
+    return {static_cast<int>(blockIdx.x), end - kTiles * kTileM, chunks_until(end, s), chunks_until(longest_end, s),
+            rank % kCluster, slice, s};
 }
 
 // Neighbouring chunks go to different blocks.
@@ -101,30 +112,57 @@ __device__ __forceinline__ int part_of(int warpgroup_rank, int block_rank) {
 
 // --- Loads, by one thread ----------------------------------------------------------------------------------------
 
+// For this block alone.
 __device__ __forceinline__ void load_chunk(KeyChunk &chunk, const ws::TensorMap &map, ws::Mbarrier *full, int first_key,
                                            int head) {
     ws::mbarrier_arrive_expect_tx(full, sizeof(KeyChunk));
-    ws::tma_load_3d(chunk, map, full, 0, first_key, head);
+#pragma unroll
+    for (int row = 0; row < kBlockN; row += kSliceRows) {
+        ws::tma_load_3d(chunk[row], map, full, 0, first_key + row, head);
+    }
+}
+
+// A slice for every block that reads this chunk, which gets the other slices from them.
+__device__ __forceinline__ void load_slice(KeyChunk &chunk, const ws::TensorMap &map, ws::Mbarrier *full, int first_key,
+                                           const Place &place) {
+    constexpr unsigned kEveryRank0 = ((1 << kClusterBlocks) - 1) / ((1 << kCluster) - 1);
+    unsigned short blocks = kEveryRank0 << place.rank;
+    int row = place.slice * kSliceRows;
+    ws::mbarrier_arrive_expect_tx(full, sizeof(KeyChunk));
+    ws::tma_load_multicast_3d(chunk[row], map, full, blocks, 0, first_key + row, place.head);
 }
 
 // In the order of use: the first K of every part, their V, the next K, ...
-__device__ __forceinline__ void load_first(SharedPlan &shared, const Place &place, const ws::TensorMap &q_map,
-                                           const ws::TensorMap &k_map, const ws::TensorMap &v_map) {
-    ws::mbarrier_arrive_expect_tx(&shared.q_full, sizeof(shared.q));
-    ws::tma_load_3d(shared.q, q_map, &shared.q_full, 0, place.first_query, place.head);
+__device__ __forceinline__ void load_first(SharedPlan &shared, const Place &place, const ws::TensorMap &k_map,
+                                           const ws::TensorMap &v_map) {
 #pragma unroll
     for (int slot = 0; slot < kSlots; slot++) {
 #pragma unroll
         for (int i = 0; i < 2 * kSplit; i++) {
             int rank = i % kSplit;
             int chunk = slot * kParts + part_of(rank, place.rank);
-            if (chunk < place.n_chunks) {
-                if (i < kSplit) {
-                    load_chunk(shared.k[rank][slot], k_map, &shared.k_full[rank][slot], chunk * kBlockN, place.head);
+            if (chunk < place.n_loaded) {
+                KeyChunk &to = i < kSplit ? shared.k[rank][slot] : shared.v[rank][slot];
+                ws::Mbarrier *full = i < kSplit ? &shared.k_full[rank][slot] : &shared.v_full[rank][slot];
+                const ws::TensorMap &map = i < kSplit ? k_map : v_map;
+                if constexpr (kMulticast > 1) {
+                    load_slice(to, map, full, chunk * kBlockN, place);
                 } else {
-                    load_chunk(shared.v[rank][slot], v_map, &shared.v_full[rank][slot], chunk * kBlockN, place.head);
+                    load_chunk(to, map, full, chunk * kBlockN, place.head);
                 }
             }
+        }
+    }
+}
+
+// What others need and this block does not; it may not end before it has come.
+__device__ __forceinline__ void wait_for_unused(SharedPlan &shared, const Place &place) {
+#pragma unroll 1
+    for (int i = 0; i < kSplit * kSlots; i++) {
+        int chunk = i % kSlots * kParts + part_of(i / kSlots, place.rank);
+        if (chunk >= place.n_chunks && chunk < place.n_loaded) {
+            ws::mbarrier_wait(&shared.k_full[i / kSlots][i % kSlots], 0);
+            ws::mbarrier_wait(&shared.v_full[i / kSlots][i % kSlots], 0);
         }
     }
 }
@@ -269,9 +307,9 @@ __device__ __forceinline__ int packet_of(int sender, int receiver) {
     return sender < receiver ? sender : sender - 1;
 }
 
-// Sends every other part the share that it owns.
+// Sends every other part the share that it owns; `first_rank` is the first of the blocks that share the tile.
 __device__ __forceinline__ void send_shares(SharedPlan &shared, const Output &output, const Softmax &softmax, int tile,
-                                            int part, int thread) {
+                                            int part, int first_rank, int thread) {
 #pragma unroll
     for (int owner = 0; owner < kParts; owner++) {
         if (owner == part) {
@@ -279,9 +317,9 @@ __device__ __forceinline__ void send_shares(SharedPlan &shared, const Output &ou
         }
         int warpgroup = tile * kSplit + owner / kCluster;
         Packet &packet = shared.inbox[warpgroup].packets[packet_of(part, owner)];
-        unsigned values_at = ws::mapa(&packet.values[0][thread], owner % kCluster);
-        unsigned sum_at = ws::mapa(&packet.reference_and_sum[thread], owner % kCluster);
-        unsigned full = ws::mapa(&shared.inbox_full[warpgroup], owner % kCluster);
+        unsigned values_at = ws::mapa(&packet.values[0][thread], first_rank + owner % kCluster);
+        unsigned sum_at = ws::mapa(&packet.reference_and_sum[thread], first_rank + owner % kCluster);
+        unsigned full = ws::mapa(&shared.inbox_full[warpgroup], first_rank + owner % kCluster);
 #pragma unroll
         for (int i = 0; i < kShare; i += 4) {
             int from = owner * kShare + i;
@@ -429,11 +467,22 @@ extern "C" __global__ void __launch_bounds__(kThreads, 4 / kWarpgroups)
         ws::tma_prefetch_map(k_map);
         ws::tma_prefetch_map(v_map);
         init_barriers(shared);
-        load_first(shared, place, q_map, k_map, v_map);
+        ws::mbarrier_arrive_expect_tx(&shared.q_full, sizeof(shared.q));
+        ws::tma_load_3d(shared.q, q_map, &shared.q_full, 0, place.first_query, place.head);
+        if (kMulticast == 1) {
+            load_first(shared, place, k_map, v_map);
+        }
     }
     __syncthreads();
-    if (kCluster > 1) {
+    if (kClusterBlocks > 1) {
         ws::cluster_arrive_relaxed(); // this block has started and its barriers are ready
+    }
+    if (kMulticast > 1) {
+        ws::cluster_wait();
+        if (threadIdx.x == 0) {
+            load_first(shared, place, k_map, v_map);
+        }
+        __syncwarp();
     }
 
     // From one lane, so that the compiler knows that the whole warp has the same.
@@ -446,7 +495,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 4 / kWarpgroups)
     int n_chunks = chunks_until(first_query + kTileM, s);
     ws::Descriptor q_tile = ws::descriptor_k_major(shared.q[tile]);
     ws::Descriptor k_slots = ws::descriptor_k_major(shared.k[rank][0]);
-    ws::Descriptor v_slots = ws::descriptor_n_major(shared.v[rank][0], 0);
+    ws::Descriptor v_slots = ws::descriptor_n_major(shared.v[rank][0], sizeof(KeyChunk));
 
     Softmax softmax = {scale * ws::kLog2E, {kLowest, kLowest}, {0.0f, 0.0f}};
     Output output;
@@ -483,12 +532,12 @@ extern "C" __global__ void __launch_bounds__(kThreads, 4 / kWarpgroups)
         softmax.sum[row] += __shfl_xor_sync(0xFFFFFFFFu, softmax.sum[row], 1);
         softmax.sum[row] += __shfl_xor_sync(0xFFFFFFFFu, softmax.sum[row], 2);
     }
-    if (kCluster > 1) {
+    if (kCluster > 1 && kMulticast == 1) {
         ws::cluster_wait(); // the other blocks have started
     }
     float mine[kShare];
     if constexpr (kParts > 1) {
-        send_shares(shared, output, softmax, tile, part, thread);
+        send_shares(shared, output, softmax, tile, part, place.slice * kCluster, thread);
         wait_for_shares(shared, tile, warpgroup);
         merge(mine, output, softmax, shared.inbox[warpgroup], part, thread);
     } else {
@@ -496,4 +545,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 4 / kWarpgroups)
     }
     long long offset = (static_cast<long long>(place.head) * s + first_query) * kHeadDim;
     store(mine, o + offset, part, s - first_query, thread);
+    if (kMulticast > 1 && threadIdx.x == 0) {
+        wait_for_unused(shared, place);
+    }
 }
