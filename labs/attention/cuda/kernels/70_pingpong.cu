@@ -26,6 +26,7 @@ constexpr int kStages = STAGES;
 constexpr bool kPingpong = PINGPONG != 0 && kConsumers > 1;
 constexpr bool kQueriesInRegisters = Q_REGS != 0;
 constexpr int kPoly = POLY;       // of 8 exponentials
+constexpr bool kMax3 = MAX3 != 0; // compare scores as integers, three at a time
 constexpr float kSlack = 8.0f;    // how far, in powers of two, a row's largest score may exceed its reference
 constexpr int kWarpgroup = 128;
 constexpr int kThreads = kWarpgroup * (1 + kConsumers);
@@ -233,23 +234,56 @@ __device__ __forceinline__ void mask_scores(Scores &scores, int n_seen, int n_ke
     }
 }
 
+__device__ __forceinline__ float largest_of_row(const Scores &scores, int row) {
+    // Two chains: one would wait for itself.
+    float largest[2] = {scores[2 * row], scores[2 * row + 1]};
+#pragma unroll
+    for (int i = 4; i < kBlockN / 2; i += 4) {
+        largest[0] = fmaxf(largest[0], scores[i + 2 * row]);
+        largest[1] = fmaxf(largest[1], scores[i + 2 * row + 1]);
+    }
+    float found = fmaxf(largest[0], largest[1]);
+    found = fmaxf(found, __shfl_xor_sync(0xFFFFFFFFu, found, 1));
+    return fmaxf(found, __shfl_xor_sync(0xFFFFFFFFu, found, 2));
+}
+
+// The same in half the instructions, as integers, of which one compares three. They are ordered like floats as long as
+// the largest is not negative; else the result is negative too, but not the largest.
+__device__ __forceinline__ int largest_bits_of_row(const Scores &scores, int row) {
+    int largest[2] = {__float_as_int(scores[2 * row]), __float_as_int(scores[2 * row + 1])};
+#pragma unroll
+    for (int i = 4; i < kBlockN / 2; i += 4) {
+        int chain = i / 4 % 2;
+        largest[chain] = __vimax3_s32(largest[chain], __float_as_int(scores[i + 2 * row]),
+                                      __float_as_int(scores[i + 2 * row + 1]));
+    }
+    int found = max(largest[0], largest[1]);
+    found = max(found, __shfl_xor_sync(0xFFFFFFFFu, found, 1));
+    return max(found, __shfl_xor_sync(0xFFFFFFFFu, found, 2));
+}
+
+__device__ __forceinline__ void largest_scores(float (&found)[2], const Scores &scores) {
+    if constexpr (kMax3) {
+        int bits[2] = {largest_bits_of_row(scores, 0), largest_bits_of_row(scores, 1)};
+        found[0] = __int_as_float(bits[0]);
+        found[1] = __int_as_float(bits[1]);
+        if (!__any_sync(0xFFFFFFFFu, (bits[0] | bits[1]) < 0)) {
+            return;
+        }
+    }
+    found[0] = largest_of_row(scores, 0);
+    found[1] = largest_of_row(scores, 1);
+}
+
 // Turns scores into exponentials relative to the reference. Any reference gives the same quotient, so it follows
 // the largest score only when that is more than kSlack ahead: then most updates need no correction.
 template <bool kMasked>
 __device__ __forceinline__ void update_softmax(Softmax &softmax, Scores &scores) {
+    float largest[2];
+    largest_scores(largest, scores);
 #pragma unroll
     for (int row = 0; row < 2; row++) {
-        // Two chains each for maximum and sum: one would wait for itself.
-        float largest[2] = {scores[2 * row], scores[2 * row + 1]};
-#pragma unroll
-        for (int i = 4; i < kBlockN / 2; i += 4) {
-            largest[0] = fmaxf(largest[0], scores[i + 2 * row]);
-            largest[1] = fmaxf(largest[1], scores[i + 2 * row + 1]);
-        }
-        float found = fmaxf(largest[0], largest[1]);
-        found = fmaxf(found, __shfl_xor_sync(0xFFFFFFFFu, found, 1));
-        found = fmaxf(found, __shfl_xor_sync(0xFFFFFFFFu, found, 2)) * softmax.scale;
-
+        float found = largest[row] * softmax.scale;
         // Before the first visible key both are -inf, their difference is NaN, and the reference stays.
         float ahead = found - softmax.reference[row];
         bool follow = ahead > kSlack;
@@ -257,7 +291,7 @@ __device__ __forceinline__ void update_softmax(Softmax &softmax, Scores &scores)
         softmax.reference[row] = follow ? found : softmax.reference[row];
         float base = kMasked && softmax.reference[row] == -ws::infinity() ? 0.0f : softmax.reference[row];
 
-        float sum[2] = {0.0f, 0.0f};
+        float sum[2] = {0.0f, 0.0f}; // two chains
 #pragma unroll
         for (int i = 0; i < kBlockN / 2; i += 4) {
 #pragma unroll
