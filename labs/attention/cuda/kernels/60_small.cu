@@ -4,10 +4,11 @@
 //
 // Changed since 50_wgmma: one thread asks the copy engine for Q and the first SLOTS chunks of K and V of every warpgroup
 // before anything else, so at S = 512 nothing is ever waited for but the first bytes. There is no producer and no
-// register reallocation. A warpgroup multiplies 64 queries with its part of the keys: every kParts-th chunk, where
-// the parts are the SPLIT warpgroups of a tile in each of the CLUSTER blocks that share it. At the end each part owns
-// a share of the tile's output, receives that share from all others, merges and stores it. A thread only ever
-// meets the same thread of other warpgroups, which has the same elements, so no layout is converted.
+// register reallocation. A warpgroup multiplies 64 queries with its part of the keys: every kParts-th chunk, where the
+// parts are the SPLIT warpgroups of a tile in each of the CLUSTER blocks that share it. Partial results are merged
+// inside of the block first, so that less crosses to the others.
+// All keys come at about the same time. So that not all warpgroups use the tensor cores together and then all the
+// special function unit, they take turns in starting their first product (ORDER).
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
@@ -15,6 +16,7 @@
 #include "ptx/math.cuh"
 #include "ptx/tma.cuh"
 #include "ptx/wgmma.cuh"
+#include "softmax_merge.cuh"
 
 constexpr bool kCausal = CAUSAL != 0;
 constexpr bool kBf16 = BF16 != 0;
@@ -24,18 +26,17 @@ constexpr int kBlockN = BN;        // keys of a chunk
 constexpr int kTiles = TILES;      // of a block, all with the same K and V
 constexpr int kSplit = SPLIT;      // warpgroups of a block that share a tile's keys
 constexpr int kCluster = CLUSTER;  // blocks that share a tile's keys
-constexpr int kMulticast = MULTICAST; // blocks with other tiles and the same keys that load K and V for each other
 constexpr int kSlots = SLOTS;      // chunks of each part that lie in shared memory at once
-constexpr bool kAsync = ASYNC != 0; // partial results travel by st.async, else by stores and a cluster barrier
+constexpr int kOrder = ORDER;      // turns end when a first product has been started (1) or has finished (2); 0: no turns
+constexpr int kPoly = POLY;        // of 8 exponentials are computed by a polynomial
+constexpr bool kMax3 = MAX3 != 0;  // compare scores as integers, three at a time
 
 constexpr int kParts = kSplit * kCluster;
-constexpr int kClusterBlocks = kCluster * kMulticast;
-constexpr int kSliceRows = kBlockN / kMulticast; // of a chunk, which one block loads for all
-constexpr int kWarpgroup = 128;
+constexpr int kWarpgroup = ws::kWarpgroup;
 constexpr int kWarpgroups = kTiles * kSplit;
 constexpr int kThreads = kWarpgroup * kWarpgroups;
-constexpr int kRowValues = kHeadDim / 4; // of each thread in each of its 2 rows
-constexpr int kShare = kHeadDim / 2 / kParts; // values of each thread that a part owns at the end
+constexpr int kTileValues = kHeadDim / 2; // of each thread in a tile's output
+constexpr int kRowValues = kTileValues / 2;
 
 static_assert(kParts == 1 || kParts == 2 || kParts == 4, "a share is stored 16 bytes a lane");
 static_assert(kWarpgroups >= 1 && kWarpgroups <= 4, "more leave too few registers for each");
@@ -50,29 +51,18 @@ typedef __half Element;
 typedef Element QueryTile[kTileM][kHeadDim]; // (query, dim), swizzled
 typedef Element KeyChunk[kBlockN][kHeadDim]; // (key, dim), swizzled
 
-constexpr int kPacketThreads = kParts > 1 ? kWarpgroup : 1; // there are no packets without other parts
-
-// A share of a tile's output on its way to its owner.
-struct Packet {
-    float4 values[kShare / 4][kPacketThreads];
-    float2 reference_and_sum[kPacketThreads]; // of the share's row
-};
-
-constexpr int kSenders = kParts > 1 ? kParts - 1 : 1;
-struct Inbox {
-    Packet packets[kSenders];
-};
-
 struct SharedPlan {
     QueryTile q[kTiles];
     KeyChunk k[kSplit][kSlots];
     KeyChunk v[kSplit][kSlots];
-    Inbox inbox[kParts > 1 ? kWarpgroups : 1];
-    ws::Mbarrier q_full, k_full[kSplit][kSlots], v_full[kSplit][kSlots], inbox_full[kWarpgroups];
+    ws::Inbox<kTileValues / kSplit, kSplit - 1> from_block[kWarpgroups];
+    ws::Inbox<kTileValues / kParts, kCluster - 1> from_cluster[kWarpgroups];
+    ws::Mbarrier q_full, k_full[kSplit][kSlots], v_full[kSplit][kSlots], cluster_full[kWarpgroups];
 };
-constexpr int kInboxBytes = (kParts - 1) * kWarpgroup * (kShare * 4 + 8);
-static_assert(kParts == 1 || sizeof(Inbox) == kInboxBytes, "as in the contract");
-static_assert(sizeof(SharedPlan) <= kTiles * 8192 + kSplit * kSlots * kBlockN * 256 + kWarpgroups * kInboxBytes + 512,
+static_assert(sizeof(SharedPlan) <= kTiles * 8192 + kSplit * kSlots * kBlockN * 256 +
+                                        kThreads * ((kSplit - 1) * (128 / kSplit + 8) +
+                                                    (kCluster - 1) * (128 / kParts + 8)) +
+                                        512,
               "as in the contract");
 
 // --- Who does what -----------------------------------------------------------------------------------------------
@@ -81,10 +71,7 @@ struct Place {
     int head;        // of B * H
     int first_query; // of the block
     int n_chunks;    // that any tile of the block sees
-    int n_loaded;    // that any tile of the blocks sees that load for each other
     int rank;        // of the block among those that share its tiles
-    int slice;       // of the block among those that load for each other
-    int s;
 };
 
 __device__ __forceinline__ int chunks_until(int first_query_after, int s) {
@@ -94,15 +81,11 @@ __device__ __forceinline__ int chunks_until(int first_query_after, int s) {
 
 // Under a causal mask the longest tiles start first.
 __device__ __forceinline__ Place find_place(int s) {
-    int rank = blockIdx.y % kClusterBlocks;
-    int slice = rank / kCluster;
+    int group = blockIdx.y / kCluster;
     int n_groups = gridDim.y / kCluster;
-    int longest = blockIdx.y / kClusterBlocks * kMulticast;
-    int group = longest + slice;
-    int end = ((kCausal ? n_groups - 1 - group : group) + 1) * (kTiles * kTileM);
-    int longest_end = kCausal ? (n_groups - longest) * (kTiles * kTileM) : s;
-    return {static_cast<int>(blockIdx.x), end - kTiles * kTileM, chunks_until(end, s), chunks_until(longest_end, s),
-            rank % kCluster, slice, s};
+    int first_query = (kCausal ? n_groups - 1 - group : group) * (kTiles * kTileM);
+    return {static_cast<int>(blockIdx.x), first_query, chunks_until(first_query + kTiles * kTileM, s),
+            static_cast<int>(blockIdx.y) % kCluster};
 }
 
 // Neighbouring chunks go to different blocks.
@@ -112,57 +95,29 @@ __device__ __forceinline__ int part_of(int warpgroup_rank, int block_rank) {
 
 // --- Loads, by one thread ----------------------------------------------------------------------------------------
 
-// For this block alone.
 __device__ __forceinline__ void load_chunk(KeyChunk &chunk, const ws::TensorMap &map, ws::Mbarrier *full, int first_key,
                                            int head) {
     ws::mbarrier_arrive_expect_tx(full, sizeof(KeyChunk));
-#pragma unroll
-    for (int row = 0; row < kBlockN; row += kSliceRows) {
-        ws::tma_load_3d(chunk[row], map, full, 0, first_key + row, head);
-    }
+    ws::tma_load_3d(chunk, map, full, 0, first_key, head);
 }
 
-// A slice for every block that reads this chunk, which gets the other slices from them.
-__device__ __forceinline__ void load_slice(KeyChunk &chunk, const ws::TensorMap &map, ws::Mbarrier *full, int first_key,
-                                           const Place &place) {
-    constexpr unsigned kEveryRank0 = ((1 << kClusterBlocks) - 1) / ((1 << kCluster) - 1);
-    unsigned short blocks = kEveryRank0 << place.rank;
-    int row = place.slice * kSliceRows;
-    ws::mbarrier_arrive_expect_tx(full, sizeof(KeyChunk));
-    ws::tma_load_multicast_3d(chunk[row], map, full, blocks, 0, first_key + row, place.head);
-}
-
-// In the order of use: the first K of every part, their V, the next K, ...
-__device__ __forceinline__ void load_first(SharedPlan &shared, const Place &place, const ws::TensorMap &k_map,
-                                           const ws::TensorMap &v_map) {
+// In the order of use: Q, the first K of every part, their V, the next K, ...
+__device__ __forceinline__ void load_first(SharedPlan &shared, const Place &place, const ws::TensorMap &q_map,
+                                           const ws::TensorMap &k_map, const ws::TensorMap &v_map) {
+    ws::mbarrier_arrive_expect_tx(&shared.q_full, sizeof(shared.q));
+    ws::tma_load_3d(shared.q, q_map, &shared.q_full, 0, place.first_query, place.head);
 #pragma unroll
     for (int slot = 0; slot < kSlots; slot++) {
 #pragma unroll
         for (int i = 0; i < 2 * kSplit; i++) {
             int rank = i % kSplit;
             int chunk = slot * kParts + part_of(rank, place.rank);
-            if (chunk < place.n_loaded) {
-                KeyChunk &to = i < kSplit ? shared.k[rank][slot] : shared.v[rank][slot];
-                ws::Mbarrier *full = i < kSplit ? &shared.k_full[rank][slot] : &shared.v_full[rank][slot];
-                const ws::TensorMap &map = i < kSplit ? k_map : v_map;
-                if constexpr (kMulticast > 1) {
-                    load_slice(to, map, full, chunk * kBlockN, place);
-                } else {
-                    load_chunk(to, map, full, chunk * kBlockN, place.head);
-                }
+            if (chunk < place.n_chunks) {
+                bool is_k = i < kSplit;
+                load_chunk(is_k ? shared.k[rank][slot] : shared.v[rank][slot], is_k ? k_map : v_map,
+                           is_k ? &shared.k_full[rank][slot] : &shared.v_full[rank][slot], chunk * kBlockN,
+                           place.head);
             }
-        }
-    }
-}
-
-// What others need and this block does not; it may not end before it has come.
-__device__ __forceinline__ void wait_for_unused(SharedPlan &shared, const Place &place) {
-#pragma unroll 1
-    for (int i = 0; i < kSplit * kSlots; i++) {
-        int chunk = i % kSlots * kParts + part_of(i / kSlots, place.rank);
-        if (chunk >= place.n_chunks && chunk < place.n_loaded) {
-            ws::mbarrier_wait(&shared.k_full[i / kSlots][i % kSlots], 0);
-            ws::mbarrier_wait(&shared.v_full[i / kSlots][i % kSlots], 0);
         }
     }
 }
@@ -194,21 +149,45 @@ __device__ __forceinline__ void mask_scores(Scores &scores, int n_seen, int n_ke
     }
 }
 
-// Moves the reference of a row to its largest score and returns what that multiplies earlier results by.
-__device__ __forceinline__ float follow_maximum(Softmax &softmax, const Scores &scores, int row) {
-    // Four chains: one would wait for itself.
-    float largest[4] = {scores[2 * row], scores[2 * row + 1], scores[2 * row + 4], scores[2 * row + 5]};
+__device__ __forceinline__ float largest_of_row(const Scores &scores, int row) {
+    // Two chains: one would wait for itself.
+    float largest[2] = {scores[2 * row], scores[2 * row + 1]};
 #pragma unroll
-    for (int i = 8; i < kBlockN / 2; i += 4) {
-        largest[i / 4 % 2 * 2] = fmaxf(largest[i / 4 % 2 * 2], scores[i + 2 * row]);
-        largest[i / 4 % 2 * 2 + 1] = fmaxf(largest[i / 4 % 2 * 2 + 1], scores[i + 2 * row + 1]);
+    for (int i = 4; i < kBlockN / 2; i += 4) {
+        largest[0] = fmaxf(largest[0], scores[i + 2 * row]);
+        largest[1] = fmaxf(largest[1], scores[i + 2 * row + 1]);
     }
-    float found = fmaxf(fmaxf(largest[0], largest[1]), fmaxf(largest[2], largest[3]));
+    float found = fmaxf(largest[0], largest[1]);
     found = fmaxf(found, __shfl_xor_sync(0xFFFFFFFFu, found, 1));
-    found = fmaxf(found, __shfl_xor_sync(0xFFFFFFFFu, found, 2)) * softmax.scale;
-    float before = softmax.reference[row];
-    softmax.reference[row] = fmaxf(before, found);
-    return ws::exp2_approx(before - softmax.reference[row]);
+    return fmaxf(found, __shfl_xor_sync(0xFFFFFFFFu, found, 2));
+}
+
+// The same in half the instructions, as integers, of which one compares three. They are ordered like floats as long as
+// the largest is not negative; else the result is negative too, but not the largest.
+__device__ __forceinline__ int largest_bits_of_row(const Scores &scores, int row) {
+    int largest[2] = {__float_as_int(scores[2 * row]), __float_as_int(scores[2 * row + 1])};
+#pragma unroll
+    for (int i = 4; i < kBlockN / 2; i += 4) {
+        int chain = i / 4 % 2;
+        largest[chain] = __vimax3_s32(largest[chain], __float_as_int(scores[i + 2 * row]),
+                                      __float_as_int(scores[i + 2 * row + 1]));
+    }
+    int found = max(largest[0], largest[1]);
+    found = max(found, __shfl_xor_sync(0xFFFFFFFFu, found, 1));
+    return max(found, __shfl_xor_sync(0xFFFFFFFFu, found, 2));
+}
+
+__device__ __forceinline__ void largest_scores(float (&found)[2], const Scores &scores) {
+    if constexpr (kMax3) {
+        int bits[2] = {largest_bits_of_row(scores, 0), largest_bits_of_row(scores, 1)};
+        found[0] = __int_as_float(bits[0]);
+        found[1] = __int_as_float(bits[1]);
+        if (!__any_sync(0xFFFFFFFFu, (bits[0] | bits[1]) < 0)) {
+            return;
+        }
+    }
+    found[0] = largest_of_row(scores, 0);
+    found[1] = largest_of_row(scores, 1);
 }
 
 __device__ __forceinline__ unsigned pack(float low, float high) {
@@ -225,18 +204,25 @@ __device__ __forceinline__ void weigh(Weights &weights, Softmax &softmax, const 
     float sum[2] = {0.0f, 0.0f};
 #pragma unroll
     for (int i = 2 * row; i < kBlockN / 2; i += 4) {
-        float low = ws::exp2_approx(scores[i] * softmax.scale - softmax.reference[row]);
-        float high = ws::exp2_approx(scores[i + 1] * softmax.scale - softmax.reference[row]);
-        sum[0] += low;
-        sum[1] += high;
-        weights[i / 8][i / 2 % 4] = pack(low, high);
+        float weight[2];
+#pragma unroll
+        for (int c = 0; c < 2; c++) {
+            float power = scores[i + c] * softmax.scale - softmax.reference[row];
+            bool by_polynomial = (i / 4 * 2 + c) % 8 < kPoly;
+            weight[c] = by_polynomial ? ws::exp2_polynomial(power) : ws::exp2_approx(power);
+            sum[c] += weight[c];
+        }
+        weights[i / 8][i / 2 % 4] = pack(weight[0], weight[1]);
     }
     softmax.sum[row] += sum[0] + sum[1];
 }
 
+// Barriers: one for each part of a block, for each tile and for each turn.
+enum { kRefillBarrier = 1, kTileBarrier = kRefillBarrier + kSplit, kTurnBarrier = kTileBarrier + kTiles };
+
 // --- One chunk ---------------------------------------------------------------------------------------------------
 
-// scores = Q Kᵀ, both K-major.
+// scores = Q Kᵀ, both K-major; not waited for.
 __device__ __forceinline__ void multiply_qk(Scores &scores, ws::Descriptor q, ws::Descriptor k) {
     ws::wgmma_fence_operand(scores);
     ws::wgmma_fence();
@@ -246,8 +232,6 @@ __device__ __forceinline__ void multiply_qk(Scores &scores, ws::Descriptor q, ws
                                    step > 0);
     }
     ws::wgmma_commit();
-    ws::wgmma_wait<0>();
-    ws::wgmma_fence_operand(scores);
 }
 
 // output += weights V, V N-major.
@@ -265,167 +249,112 @@ __device__ __forceinline__ void multiply_pv(Output &output, Weights &weights, ws
     ws::wgmma_fence_operand(weights);
 }
 
-__device__ __forceinline__ void add_chunk(Output &output, Softmax &softmax, ws::Descriptor q, ws::Descriptor k,
-                                          ws::Descriptor v, ws::Mbarrier *v_full, unsigned parity, int first_query,
-                                          int first_key, int s, int thread) {
+// Turns go through the block in the order in which K arrives, once; those without a chunk only pass theirs on.
+struct Turn {
+    int place;
+    bool pending;
+};
+
+__device__ __forceinline__ void wait_for_turn(const Turn &turn) {
+    if (kOrder > 0 && turn.pending && turn.place > 0) {
+        ws::named_barrier_sync(kTurnBarrier + turn.place, 2 * kWarpgroup);
+    }
+}
+
+__device__ __forceinline__ void pass_turn(Turn &turn) {
+    if (kOrder > 0 && turn.pending && turn.place + 1 < kWarpgroups) {
+        ws::named_barrier_arrive(kTurnBarrier + turn.place + 1, 2 * kWarpgroup);
+    }
+    turn.pending = false;
+}
+
+// What a warpgroup has and knows.
+struct Consumer {
+    ws::Descriptor q, k, v; // k and v are of slot 0
+    int thread;             // in the warpgroup
+    int first_query;
+    int s;
+    Turn turn;
+    Softmax softmax;
+    Output output;
+};
+
+__device__ __forceinline__ void add_chunk(Consumer &self, int slot, ws::Mbarrier *v_full, unsigned parity,
+                                          int first_key) {
     Scores scores;
-    multiply_qk(scores, q, k);
+    wait_for_turn(self.turn);
+    multiply_qk(scores, self.q, ws::descriptor_advance(self.k, slot * sizeof(KeyChunk)));
+    if (kOrder == 1) {
+        pass_turn(self.turn);
+    }
+    ws::wgmma_wait<0>();
+    ws::wgmma_fence_operand(scores);
+    if (kOrder == 2) {
+        pass_turn(self.turn);
+    }
     int last_key = first_key + kBlockN - 1;
-    if (last_key >= s || (kCausal && last_key > first_query)) {
-        int key = first_key + thread % 4 * 2;
-        int query = first_query + thread / 32 * 16 + thread % 32 / 4;
-        mask_scores(scores, query + 1 - key, s - key);
+    if (last_key >= self.s || (kCausal && last_key > self.first_query)) {
+        int key = first_key + self.thread % 4 * 2;
+        int query = self.first_query + self.thread / 32 * 16 + self.thread % 32 / 4;
+        mask_scores(scores, query + 1 - key, self.s - key);
     }
     Weights weights;
-    float correction[2];
+    Softmax &softmax = self.softmax;
+    float largest[2], correction[2];
+    largest_scores(largest, scores);
 #pragma unroll
     for (int row = 0; row < 2; row++) {
-        correction[row] = follow_maximum(softmax, scores, row);
+        float before = softmax.reference[row];
+        softmax.reference[row] = fmaxf(before, largest[row] * softmax.scale);
+        correction[row] = ws::exp2_approx(before - softmax.reference[row]);
         softmax.sum[row] *= correction[row];
         weigh(weights, softmax, scores, row);
     }
 #pragma unroll
-    for (int i = 0; i < kHeadDim / 2; i++) {
-        output[i] *= correction[i / 2 % 2];
+    for (int i = 0; i < kTileValues; i++) {
+        self.output[i] *= correction[i / 2 % 2];
     }
     // Sums are positive, so this adds nothing, but the compiler puts the wait before the exponentials otherwise.
     unsigned sign_bits = __float_as_int(softmax.sum[0]) & __float_as_int(softmax.sum[1]) & 0x80000000;
     ws::mbarrier_wait(v_full, parity + (sign_bits >> 31));
-    multiply_pv(output, weights, v);
+    multiply_pv(self.output, weights, ws::descriptor_advance(self.v, slot * sizeof(KeyChunk)));
 }
 
-// --- Merge and store ---------------------------------------------------------------------------------------------
+// --- Output ------------------------------------------------------------------------------------------------------
 
-enum { kRefillBarrier = 1, kTileBarrier = kRefillBarrier + kSplit }; // as many as parts of a block, and as tiles
-
-// Value i of a thread in the order of shares: row g, then row g + 8.
-__device__ __forceinline__ float value_of(const Output &output, int i) {
-    return output[i % kRowValues / 2 * 4 + i / kRowValues * 2 + i % 2];
-}
-
-__device__ __forceinline__ int packet_of(int sender, int receiver) {
-    return sender < receiver ? sender : sender - 1;
-}
-
-// Sends every other part the share that it owns; `first_rank` is the first of the blocks that share the tile.
-__device__ __forceinline__ void send_shares(SharedPlan &shared, const Output &output, const Softmax &softmax, int tile,
-                                            int part, int first_rank, int thread) {
+// The values in the order of ws::Partial: row g, then row g + 8.
+__device__ __forceinline__ ws::Partial<kTileValues, 2> make_partial(const Output &output, const Softmax &softmax) {
+    ws::Partial<kTileValues, 2> partial;
 #pragma unroll
-    for (int owner = 0; owner < kParts; owner++) {
-        if (owner == part) {
-            continue;
+    for (int row = 0; row < 2; row++) {
+#pragma unroll
+        for (int i = 0; i < kRowValues; i++) {
+            partial.value[row * kRowValues + i] = output[i / 2 * 4 + 2 * row + i % 2];
         }
-        int warpgroup = tile * kSplit + owner / kCluster;
-        Packet &packet = shared.inbox[warpgroup].packets[packet_of(part, owner)];
-        unsigned values_at = ws::mapa(&packet.values[0][thread], first_rank + owner % kCluster);
-        unsigned sum_at = ws::mapa(&packet.reference_and_sum[thread], first_rank + owner % kCluster);
-        unsigned full = ws::mapa(&shared.inbox_full[warpgroup], first_rank + owner % kCluster);
-#pragma unroll
-        for (int i = 0; i < kShare; i += 4) {
-            int from = owner * kShare + i;
-            float4 values = make_float4(value_of(output, from), value_of(output, from + 1), value_of(output, from + 2),
-                                        value_of(output, from + 3));
-            unsigned to = values_at + i / 4 * sizeof(packet.values[0]);
-            if constexpr (kCluster == 1) {
-                packet.values[i / 4][thread] = values;
-            } else if constexpr (kAsync) {
-                ws::st_async_v4(to, values, full);
-            } else {
-                ws::st_cluster_v4(to, values);
-            }
-        }
-        int row = owner * kShare / kRowValues;
-        float2 reference_and_sum = make_float2(softmax.reference[row], softmax.sum[row]);
-        if constexpr (kCluster == 1) {
-            packet.reference_and_sum[thread] = reference_and_sum;
-        } else if constexpr (kAsync) {
-            ws::st_async_v2(sum_at, reference_and_sum, full);
-        } else {
-            ws::st_cluster_v2(sum_at, reference_and_sum);
-        }
+        float sum = softmax.sum[row];
+        sum += __shfl_xor_sync(0xFFFFFFFFu, sum, 1);
+        sum += __shfl_xor_sync(0xFFFFFFFFu, sum, 2);
+        partial.reference_and_sum[row] = make_float2(softmax.reference[row], sum);
     }
+    return partial;
 }
 
-__device__ __forceinline__ void wait_for_shares(SharedPlan &shared, int tile, int warpgroup) {
-    if constexpr (kCluster == 1) {
-        ws::named_barrier_sync(kTileBarrier + tile, kWarpgroup * kSplit);
-    } else if constexpr (kAsync) {
-        ws::mbarrier_wait(&shared.inbox_full[warpgroup], 0);
-    } else {
-        ws::cluster_sync();
-    }
-}
-
-// Brings all partial results of this part's share to a common reference, adds them up and divides by the sum.
-__device__ __forceinline__ void merge(float (&mine)[kShare], const Output &output, const Softmax &softmax,
-                                      const Inbox &inbox, int part, int thread) {
-    float reference = 0.0f, sum = 0.0f;
-#pragma unroll
-    for (int owner = 0; owner < kParts; owner++) {
-        if (owner == part) {
-            reference = softmax.reference[owner * kShare / kRowValues];
-            sum = softmax.sum[owner * kShare / kRowValues];
-#pragma unroll
-            for (int i = 0; i < kShare; i++) {
-                mine[i] = value_of(output, owner * kShare + i);
-            }
-        }
-    }
-    float2 other[kSenders];
-    float largest = reference;
-#pragma unroll
-    for (int from = 0; from < kSenders; from++) {
-        other[from] = inbox.packets[from].reference_and_sum[thread];
-        largest = fmaxf(largest, other[from].x);
-    }
-    float own_factor = ws::exp2_approx(reference - largest);
-    sum *= own_factor;
-#pragma unroll
-    for (int from = 0; from < kSenders; from++) {
-        other[from].x = ws::exp2_approx(other[from].x - largest);
-        sum += other[from].x * other[from].y;
-    }
-    float inverse = ws::rcp_approx(sum);
-    own_factor *= inverse;
-#pragma unroll
-    for (int i = 0; i < kShare; i++) {
-        mine[i] *= own_factor;
-    }
-#pragma unroll
-    for (int from = 0; from < kSenders; from++) {
-        float factor = other[from].x * inverse;
-#pragma unroll
-        for (int i = 0; i < kShare; i += 4) {
-            float4 values = inbox.packets[from].values[i / 4][thread];
-            mine[i] += values.x * factor;
-            mine[i + 1] += values.y * factor;
-            mine[i + 2] += values.z * factor;
-            mine[i + 3] += values.w * factor;
-        }
-    }
-}
-
-// One part has all of the output.
-__device__ __forceinline__ void divide(float (&mine)[kShare], const Output &output, const Softmax &softmax) {
-    float inverse[2] = {ws::rcp_approx(softmax.sum[0]), ws::rcp_approx(softmax.sum[1])};
-#pragma unroll
-    for (int i = 0; i < kShare; i++) {
-        mine[i] = value_of(output, i) * inverse[i / kRowValues];
-    }
-}
-
-// Stores a share, 16 bytes a lane. `o` is the tile's first row.
-__device__ __forceinline__ void store(const float (&mine)[kShare], Element *o, int part, int n_queries, int thread) {
+// Divides by the sums and stores 16 bytes a lane. `part` counts along the thread's values of the tile.
+template <int kRows>
+__device__ __forceinline__ void store(const ws::Partial<kTileValues / kParts, kRows> &partial, Element *o, int part,
+                                      int n_queries, int thread) {
+    constexpr int kCount = kTileValues / kParts;
     int lane = thread % 32;
 #pragma unroll
-    for (int i = 0; i < kShare; i += 8) {
+    for (int i = 0; i < kCount; i += 8) {
+        float inverse = ws::rcp_approx(partial.reference_and_sum[i / kRowValues].y);
         unsigned words[4];
 #pragma unroll
         for (int word = 0; word < 4; word++) {
-            words[word] = pack(mine[i + 2 * word], mine[i + 2 * word + 1]);
+            words[word] = pack(partial.value[i + 2 * word] * inverse, partial.value[i + 2 * word + 1] * inverse);
         }
         ws::transpose_quad(words, lane);
-        int at = part * kShare + i;
+        int at = part * kCount + i;
         int query = thread / 32 * 16 + lane / 4 + at / kRowValues * 8;
         if (query < n_queries) {
             int to = query * (kHeadDim / 8) + at % kRowValues / 8 * 4 + lane % 4;
@@ -443,11 +372,11 @@ __device__ __forceinline__ void init_barriers(SharedPlan &shared) {
         ws::mbarrier_init(&shared.k_full[0][0] + i, 1);
         ws::mbarrier_init(&shared.v_full[0][0] + i, 1);
     }
-    if (kCluster > 1 && kAsync) {
+    if (kCluster > 1) {
 #pragma unroll
         for (int i = 0; i < kWarpgroups; i++) {
-            ws::mbarrier_init(&shared.inbox_full[i], 1);
-            ws::mbarrier_arrive_expect_tx(&shared.inbox_full[i], sizeof(Inbox));
+            ws::mbarrier_init(&shared.cluster_full[i], 1);
+            ws::mbarrier_arrive_expect_tx(&shared.cluster_full[i], sizeof(shared.from_cluster[i]));
         }
     }
     ws::fence_mbarrier_init();
@@ -467,85 +396,67 @@ extern "C" __global__ void __launch_bounds__(kThreads, 4 / kWarpgroups)
         ws::tma_prefetch_map(k_map);
         ws::tma_prefetch_map(v_map);
         init_barriers(shared);
-        ws::mbarrier_arrive_expect_tx(&shared.q_full, sizeof(shared.q));
-        ws::tma_load_3d(shared.q, q_map, &shared.q_full, 0, place.first_query, place.head);
-        if (kMulticast == 1) {
-            load_first(shared, place, k_map, v_map);
-        }
+        load_first(shared, place, q_map, k_map, v_map);
     }
     __syncthreads();
-    if (kClusterBlocks > 1) {
+    if (kCluster > 1) {
         ws::cluster_arrive_relaxed(); // this block has started and its barriers are ready
-    }
-    if (kMulticast > 1) {
-        ws::cluster_wait();
-        if (threadIdx.x == 0) {
-            load_first(shared, place, k_map, v_map);
-        }
-        __syncwarp();
     }
 
     // From one lane, so that the compiler knows that the whole warp has the same.
     int warpgroup = __shfl_sync(0xFFFFFFFFu, static_cast<int>(threadIdx.x) / kWarpgroup, 0);
-    int thread = threadIdx.x % kWarpgroup;
     int tile = warpgroup / kSplit;
     int rank = warpgroup % kSplit;
     int part = part_of(rank, place.rank);
-    int first_query = place.first_query + tile * kTileM;
-    int n_chunks = chunks_until(first_query + kTileM, s);
-    ws::Descriptor q_tile = ws::descriptor_k_major(shared.q[tile]);
-    ws::Descriptor k_slots = ws::descriptor_k_major(shared.k[rank][0]);
-    ws::Descriptor v_slots = ws::descriptor_n_major(shared.v[rank][0], sizeof(KeyChunk));
-
-    Softmax softmax = {scale * ws::kLog2E, {kLowest, kLowest}, {0.0f, 0.0f}};
-    Output output;
+    Consumer self;
+    self.q = ws::descriptor_k_major(shared.q[tile]);
+    self.k = ws::descriptor_k_major(shared.k[rank][0]);
+    self.v = ws::descriptor_n_major(shared.v[rank][0], sizeof(KeyChunk));
+    self.thread = threadIdx.x % kWarpgroup;
+    self.first_query = place.first_query + tile * kTileM;
+    self.s = s;
+    self.turn = {rank * kTiles + tile, true};
+    self.softmax = {scale * ws::kLog2E, {kLowest, kLowest}, {0.0f, 0.0f}};
 #pragma unroll
-    for (int i = 0; i < kHeadDim / 2; i++) {
-        output[i] = 0.0f;
+    for (int i = 0; i < kTileValues; i++) {
+        self.output[i] = 0.0f;
     }
+    int n_chunks = chunks_until(self.first_query + kTileM, s);
     ws::mbarrier_wait(&shared.q_full, 0);
+    if (part >= n_chunks) {
+        wait_for_turn(self.turn);
+        pass_turn(self.turn);
+    }
     int slot = 0;
     unsigned parity = 0;
 #pragma unroll 1
     for (int chunk = part; chunk < place.n_chunks; chunk += kParts) {
         if (chunk < n_chunks) {
             ws::mbarrier_wait(&shared.k_full[rank][slot], parity);
-            add_chunk(output, softmax, q_tile, ws::descriptor_advance(k_slots, slot * sizeof(KeyChunk)),
-                      ws::descriptor_advance(v_slots, slot * sizeof(KeyChunk)), &shared.v_full[rank][slot], parity,
-                      first_query, chunk * kBlockN, s, thread);
+            add_chunk(self, slot, &shared.v_full[rank][slot], parity, chunk * kBlockN);
         }
         // Every tile has read the slot before it is filled again.
         int next = chunk + kSlots * kParts;
         if (next < place.n_chunks) {
             ws::named_barrier_sync(kRefillBarrier + rank, kWarpgroup * kTiles);
-            if (tile == 0 && thread == 0) {
+            if (tile == 0 && self.thread == 0) {
                 load_chunk(shared.k[rank][slot], k_map, &shared.k_full[rank][slot], next * kBlockN, place.head);
                 load_chunk(shared.v[rank][slot], v_map, &shared.v_full[rank][slot], next * kBlockN, place.head);
             }
+            __syncwarp();
         }
         slot = slot + 1 == kSlots ? 0 : slot + 1;
         parity ^= slot == 0;
     }
 
-#pragma unroll
-    for (int row = 0; row < 2; row++) {
-        softmax.sum[row] += __shfl_xor_sync(0xFFFFFFFFu, softmax.sum[row], 1);
-        softmax.sum[row] += __shfl_xor_sync(0xFFFFFFFFu, softmax.sum[row], 2);
-    }
-    if (kCluster > 1 && kMulticast == 1) {
+    auto of_warpgroup = make_partial(self.output, self.softmax);
+    auto of_block = ws::merge_in_block<kSplit>(of_warpgroup, &shared.from_block[tile * kSplit], rank, self.thread,
+                                               kTileBarrier + tile);
+    if (kCluster > 1) {
         ws::cluster_wait(); // the other blocks have started
     }
-    float mine[kShare];
-    if constexpr (kParts > 1) {
-        send_shares(shared, output, softmax, tile, part, place.slice * kCluster, thread);
-        wait_for_shares(shared, tile, warpgroup);
-        merge(mine, output, softmax, shared.inbox[warpgroup], part, thread);
-    } else {
-        divide(mine, output, softmax);
-    }
-    long long offset = (static_cast<long long>(place.head) * s + first_query) * kHeadDim;
-    store(mine, o + offset, part, s - first_query, thread);
-    if (kMulticast > 1 && threadIdx.x == 0) {
-        wait_for_unused(shared, place);
-    }
+    auto of_all = ws::merge_in_cluster<kCluster>(of_block, &shared.from_cluster[warpgroup], place.rank, self.thread, 0,
+                                                 &shared.cluster_full[warpgroup]);
+    long long offset = (static_cast<long long>(place.head) * s + self.first_query) * kHeadDim;
+    store(of_all, o + offset, part, s - self.first_query, self.thread);
 }
