@@ -16,6 +16,19 @@ __device__ __forceinline__ unsigned shared_address(const void *pointer) {
     return static_cast<unsigned>(__cvta_generic_to_shared(pointer));
 }
 
+// True in one lane of a converged warp. Better than a comparison with the lane: the compiler then knows that what
+// follows runs once, and needs no loop around instructions whose operands must be the same in the whole warp.
+__device__ __forceinline__ bool elect_one() {
+    unsigned elected;
+    asm volatile("{\n\t"
+                 ".reg .pred p;\n\t"
+                 "elect.sync _|p, 0xFFFFFFFF;\n\t"
+                 "selp.u32 %0, 1, 0, p;\n\t"
+                 "}"
+                 : "=r"(elected));
+    return elected != 0;
+}
+
 // --- mbarrier ------------------------------------------------------------------------------------------------
 
 __device__ __forceinline__ void mbarrier_init(Mbarrier *barrier, unsigned n_arrivals) {

@@ -182,7 +182,7 @@ __device__ __forceinline__ void largest_scores(float (&found)[2], const Scores &
         int bits[2] = {largest_bits_of_row(scores, 0), largest_bits_of_row(scores, 1)};
         found[0] = __int_as_float(bits[0]);
         found[1] = __int_as_float(bits[1]);
-        if (!__any_sync(0xFFFFFFFFu, (bits[0] | bits[1]) < 0)) {
+        if (__builtin_expect(!__any_sync(0xFFFFFFFFu, (bits[0] | bits[1]) < 0), true)) {
             return;
         }
     }
@@ -293,7 +293,8 @@ __device__ __forceinline__ void add_chunk(Consumer &self, int slot, ws::Mbarrier
         pass_turn(self.turn);
     }
     int last_key = first_key + kBlockN - 1;
-    if (last_key >= self.s || (kCausal && last_key > self.first_query)) {
+    bool masked = last_key >= self.s || (kCausal && last_key > self.first_query);
+    if (__builtin_expect(masked, kCausal)) {
         int key = first_key + self.thread % 4 * 2;
         int query = self.first_query + self.thread / 32 * 16 + self.thread % 32 / 4;
         mask_scores(scores, query + 1 - key, self.s - key);
@@ -391,20 +392,29 @@ extern "C" __global__ void __launch_bounds__(kThreads, 4 / kWarpgroups)
     SharedPlan &shared = *reinterpret_cast<SharedPlan *>(shared_bytes);
     Place place = find_place(s);
 
-    if (threadIdx.x == 0) {
-        ws::tma_prefetch_map(q_map);
-        ws::tma_prefetch_map(k_map);
-        ws::tma_prefetch_map(v_map);
-        init_barriers(shared);
-        load_first(shared, place, q_map, k_map, v_map);
+    // From one lane, so that the compiler knows that the whole warp has the same.
+    int warp = __shfl_sync(0xFFFFFFFFu, static_cast<int>(threadIdx.x) / 32, 0);
+    if (warp == 0) {
+        if (ws::elect_one()) {
+            init_barriers(shared);
+            load_first(shared, place, q_map, k_map, v_map);
+        }
+        __syncwarp();
+    } else if (warp == 1) {
+        // From another warp, so that the fence after the barriers' initialisation does not wait for them.
+        if (ws::elect_one()) {
+            ws::tma_prefetch_map(q_map);
+            ws::tma_prefetch_map(k_map);
+            ws::tma_prefetch_map(v_map);
+        }
+        __syncwarp();
     }
     __syncthreads();
     if (kCluster > 1) {
         ws::cluster_arrive_relaxed(); // this block has started and its barriers are ready
     }
 
-    // From one lane, so that the compiler knows that the whole warp has the same.
-    int warpgroup = __shfl_sync(0xFFFFFFFFu, static_cast<int>(threadIdx.x) / kWarpgroup, 0);
+    int warpgroup = warp / (kWarpgroup / 32);
     int tile = warpgroup / kSplit;
     int rank = warpgroup % kSplit;
     int part = part_of(rank, place.rank);
@@ -439,7 +449,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 4 / kWarpgroups)
         int next = chunk + kSlots * kParts;
         if (next < place.n_chunks) {
             ws::named_barrier_sync(kRefillBarrier + rank, kWarpgroup * kTiles);
-            if (tile == 0 && self.thread == 0) {
+            if (tile == 0 && warp % 4 == 0 && ws::elect_one()) {
                 load_chunk(shared.k[rank][slot], k_map, &shared.k_full[rank][slot], next * kBlockN, place.head);
                 load_chunk(shared.v[rank][slot], v_map, &shared.v_full[rank][slot], next * kBlockN, place.head);
             }
