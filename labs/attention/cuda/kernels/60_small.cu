@@ -16,6 +16,7 @@
 #include "ptx/math.cuh"
 #include "ptx/tma.cuh"
 #include "ptx/wgmma.cuh"
+#include "score_rows.cuh"
 #include "softmax_merge.cuh"
 
 constexpr bool kCausal = CAUSAL != 0;
@@ -137,68 +138,6 @@ struct Softmax {
     float sum[2];       // of this thread's exponentials
 };
 
-// Sets the scores of keys that a query must not see to -inf. Both limits count from this thread's first key;
-// `n_seen` is for its first row.
-__device__ __forceinline__ void mask_scores(Scores &scores, int n_seen, int n_keys) {
-#pragma unroll
-    for (int i = 0; i < kBlockN / 2; i++) {
-        int column = i / 4 * 8 + i % 2;
-        int row = i / 2 % 2 * 8;
-        bool visible = column < n_keys && (!kCausal || column < n_seen + row);
-        scores[i] = visible ? scores[i] : -ws::infinity();
-    }
-}
-
-__device__ __forceinline__ float largest_of_row(const Scores &scores, int row) {
-    // Two chains: one would wait for itself.
-    float largest[2] = {scores[2 * row], scores[2 * row + 1]};
-#pragma unroll
-    for (int i = 4; i < kBlockN / 2; i += 4) {
-        largest[0] = fmaxf(largest[0], scores[i + 2 * row]);
-        largest[1] = fmaxf(largest[1], scores[i + 2 * row + 1]);
-    }
-    float found = fmaxf(largest[0], largest[1]);
-    found = fmaxf(found, __shfl_xor_sync(0xFFFFFFFFu, found, 1));
-    return fmaxf(found, __shfl_xor_sync(0xFFFFFFFFu, found, 2));
-}
-
-// The same in half the instructions, as integers, of which one compares three. They are ordered like floats as long as
-// the largest is not negative; else the result is negative too, but not the largest.
-__device__ __forceinline__ int largest_bits_of_row(const Scores &scores, int row) {
-    int largest[2] = {__float_as_int(scores[2 * row]), __float_as_int(scores[2 * row + 1])};
-#pragma unroll
-    for (int i = 4; i < kBlockN / 2; i += 4) {
-        int chain = i / 4 % 2;
-        largest[chain] = __vimax3_s32(largest[chain], __float_as_int(scores[i + 2 * row]),
-                                      __float_as_int(scores[i + 2 * row + 1]));
-    }
-    int found = max(largest[0], largest[1]);
-    found = max(found, __shfl_xor_sync(0xFFFFFFFFu, found, 1));
-    return max(found, __shfl_xor_sync(0xFFFFFFFFu, found, 2));
-}
-
-__device__ __forceinline__ void largest_scores(float (&found)[2], const Scores &scores) {
-    if constexpr (kMax3) {
-        int bits[2] = {largest_bits_of_row(scores, 0), largest_bits_of_row(scores, 1)};
-        found[0] = __int_as_float(bits[0]);
-        found[1] = __int_as_float(bits[1]);
-        if (__builtin_expect(!__any_sync(0xFFFFFFFFu, (bits[0] | bits[1]) < 0), true)) {
-            return;
-        }
-    }
-    found[0] = largest_of_row(scores, 0);
-    found[1] = largest_of_row(scores, 1);
-}
-
-__device__ __forceinline__ unsigned pack(float low, float high) {
-#if BF16
-    __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
-#else
-    __half2 pair = __floats2half2_rn(low, high);
-#endif
-    return *reinterpret_cast<unsigned *>(&pair);
-}
-
 // The exponentials of one row of the scores, and their sum.
 __device__ __forceinline__ void weigh(Weights &weights, Softmax &softmax, const Scores &scores, int row) {
     float sum[2] = {0.0f, 0.0f};
@@ -212,7 +151,7 @@ __device__ __forceinline__ void weigh(Weights &weights, Softmax &softmax, const 
             weight[c] = by_polynomial ? ws::exp2_polynomial(power) : ws::exp2_approx(power);
             sum[c] += weight[c];
         }
-        weights[i / 8][i / 2 % 4] = pack(weight[0], weight[1]);
+        weights[i / 8][i / 2 % 4] = ws::pack<kBf16>(weight[0], weight[1]);
     }
     softmax.sum[row] += sum[0] + sum[1];
 }
@@ -297,12 +236,12 @@ __device__ __forceinline__ void add_chunk(Consumer &self, int slot, ws::Mbarrier
     if (__builtin_expect(masked, kCausal)) {
         int key = first_key + self.thread % 4 * 2;
         int query = self.first_query + self.thread / 32 * 16 + self.thread % 32 / 4;
-        mask_scores(scores, query + 1 - key, self.s - key);
+        ws::mask_scores<kCausal>(scores, query + 1 - key, self.s - key);
     }
     Weights weights;
     Softmax &softmax = self.softmax;
     float largest[2], correction[2];
-    largest_scores(largest, scores);
+    ws::largest_scores<kMax3>(largest, scores);
 #pragma unroll
     for (int row = 0; row < 2; row++) {
         float before = softmax.reference[row];
@@ -352,7 +291,7 @@ __device__ __forceinline__ void store(const ws::Partial<kTileValues / kParts, kR
         unsigned words[4];
 #pragma unroll
         for (int word = 0; word < 4; word++) {
-            words[word] = pack(partial.value[i + 2 * word] * inverse, partial.value[i + 2 * word + 1] * inverse);
+            words[word] = ws::pack<kBf16>(partial.value[i + 2 * word] * inverse, partial.value[i + 2 * word + 1] * inverse);
         }
         ws::transpose_quad(words, lane);
         int at = part * kCount + i;

@@ -15,6 +15,7 @@
 #include "ptx/mma.cuh"
 #include "ptx/tma.cuh"
 #include "ptx/wgmma.cuh"
+#include "score_rows.cuh"
 
 constexpr int kHeadDim = D;
 constexpr bool kCausal = CAUSAL != 0;
@@ -222,65 +223,12 @@ struct Softmax {
     float correction[2]; // what the last update multiplies earlier results by
 };
 
-// Sets the scores of keys that a query must not see to -inf. Both limits count from this thread's first key;
-// `n_seen` is for its first row.
-__device__ __forceinline__ void mask_scores(Scores &scores, int n_seen, int n_keys) {
-#pragma unroll
-    for (int i = 0; i < kBlockN / 2; i++) {
-        int column = i / 4 * 8 + i % 2;
-        int row = i / 2 % 2 * 8;
-        bool visible = column < n_keys && (!kCausal || column < n_seen + row);
-        scores[i] = visible ? scores[i] : -ws::infinity();
-    }
-}
-
-__device__ __forceinline__ float largest_of_row(const Scores &scores, int row) {
-    // Two chains: one would wait for itself.
-    float largest[2] = {scores[2 * row], scores[2 * row + 1]};
-#pragma unroll
-    for (int i = 4; i < kBlockN / 2; i += 4) {
-        largest[0] = fmaxf(largest[0], scores[i + 2 * row]);
-        largest[1] = fmaxf(largest[1], scores[i + 2 * row + 1]);
-    }
-    float found = fmaxf(largest[0], largest[1]);
-    found = fmaxf(found, __shfl_xor_sync(0xFFFFFFFFu, found, 1));
-    return fmaxf(found, __shfl_xor_sync(0xFFFFFFFFu, found, 2));
-}
-
-// The same in half the instructions, as integers, of which one compares three. They are ordered like floats as long as
-// the largest is not negative; else the result is negative too, but not the largest.
-__device__ __forceinline__ int largest_bits_of_row(const Scores &scores, int row) {
-    int largest[2] = {__float_as_int(scores[2 * row]), __float_as_int(scores[2 * row + 1])};
-#pragma unroll
-    for (int i = 4; i < kBlockN / 2; i += 4) {
-        int chain = i / 4 % 2;
-        largest[chain] = __vimax3_s32(largest[chain], __float_as_int(scores[i + 2 * row]),
-                                      __float_as_int(scores[i + 2 * row + 1]));
-    }
-    int found = max(largest[0], largest[1]);
-    found = max(found, __shfl_xor_sync(0xFFFFFFFFu, found, 1));
-    return max(found, __shfl_xor_sync(0xFFFFFFFFu, found, 2));
-}
-
-__device__ __forceinline__ void largest_scores(float (&found)[2], const Scores &scores) {
-    if constexpr (kMax3) {
-        int bits[2] = {largest_bits_of_row(scores, 0), largest_bits_of_row(scores, 1)};
-        found[0] = __int_as_float(bits[0]);
-        found[1] = __int_as_float(bits[1]);
-        if (!__any_sync(0xFFFFFFFFu, (bits[0] | bits[1]) < 0)) {
-            return;
-        }
-    }
-    found[0] = largest_of_row(scores, 0);
-    found[1] = largest_of_row(scores, 1);
-}
-
 // Turns scores into exponentials relative to the reference. Any reference gives the same quotient, so it follows
 // the largest score only when that is more than kSlack ahead: then most updates need no correction.
 template <bool kMasked>
 __device__ __forceinline__ void update_softmax(Softmax &softmax, Scores &scores) {
     float largest[2];
-    largest_scores(largest, scores);
+    ws::largest_scores<kMax3>(largest, scores);
 #pragma unroll
     for (int row = 0; row < 2; row++) {
         float found = largest[row] * softmax.scale;
@@ -307,19 +255,10 @@ __device__ __forceinline__ void update_softmax(Softmax &softmax, Scores &scores)
     }
 }
 
-__device__ __forceinline__ unsigned pack(float low, float high) {
-#if BF16
-    __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
-#else
-    __half2 pair = __floats2half2_rn(low, high);
-#endif
-    return *reinterpret_cast<unsigned *>(&pair);
-}
-
 __device__ __forceinline__ void pack_weights(Weights &weights, const Scores &scores) {
 #pragma unroll
     for (int i = 0; i < kBlockN / 4; i++) {
-        weights[i / 4][i % 4] = pack(scores[2 * i], scores[2 * i + 1]);
+        weights[i / 4][i % 4] = ws::pack<kBf16>(scores[2 * i], scores[2 * i + 1]);
     }
 }
 
@@ -352,7 +291,7 @@ __device__ __forceinline__ void store_output(const Output &output, const Softmax
 #pragma unroll
             for (int i = 0; i < 4; i++) {
                 int at = (part * 4 + i) * 4 + 2 * row;
-                words[i] = pack(output[at] * inverse, output[at + 1] * inverse);
+                words[i] = ws::pack<kBf16>(output[at] * inverse, output[at + 1] * inverse);
             }
             ws::transpose_quad(words, lane);
             if (query < n_queries) {
@@ -420,7 +359,7 @@ __device__ __forceinline__ void finish_output(Consumer &self, SharedPlan &shared
 __device__ __forceinline__ void mask_tile(Consumer &self, int s) {
     int key = self.key_tile * kBlockN + self.thread % 4 * 2;
     int query = self.first_query + self.thread / 32 * 16 + self.thread % 32 / 4;
-    mask_scores(self.scores, query + 1 - key, s - key);
+    ws::mask_scores<kCausal>(self.scores, query + 1 - key, s - key);
 }
 
 // Ping-pong: consumers take turns in starting products, so that the softmax of one meets the products of another.
