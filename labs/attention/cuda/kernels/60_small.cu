@@ -69,10 +69,10 @@ static_assert(sizeof(SharedPlan) <= kTiles * 8192 + kSplit * kSlots * kBlockN * 
 // --- Who does what -----------------------------------------------------------------------------------------------
 
 struct Place {
-    int head;        // of B * H
-    int first_query; // of the block
-    int n_chunks;    // that any tile of the block sees
-    int rank;        // of the block among those that share its tiles
+    int head;     // of B * H
+    int group;    // of kTiles tiles, the block's
+    int n_chunks; // that any tile of the block sees
+    int rank;     // of the block among those that share its tiles
 };
 
 __device__ __forceinline__ int chunks_until(int first_query_after, int s) {
@@ -80,12 +80,21 @@ __device__ __forceinline__ int chunks_until(int first_query_after, int s) {
     return (n_keys + kBlockN - 1) / kBlockN;
 }
 
-// Under a causal mask the longest tiles start first.
+// Under a causal mask a tile sees the more keys the later it is. A block has long and short ones, or else long ones start
+// first.
+__device__ __forceinline__ int first_query_of(int group, int tile) {
+    int index = group * kTiles + tile;
+    if (kCausal) {
+        int n_tiles = gridDim.y / kCluster * kTiles;
+        index = kTiles == 1 ? n_tiles - 1 - index : tile % 2 == 0 ? n_tiles - 1 - index / 2 : index / 2;
+    }
+    return index * kTileM;
+}
+
 __device__ __forceinline__ Place find_place(int s) {
     int group = blockIdx.y / kCluster;
-    int n_groups = gridDim.y / kCluster;
-    int first_query = (kCausal ? n_groups - 1 - group : group) * (kTiles * kTileM);
-    return {static_cast<int>(blockIdx.x), first_query, chunks_until(first_query + kTiles * kTileM, s),
+    // The first tile is the longest.
+    return {static_cast<int>(blockIdx.x), group, chunks_until(first_query_of(group, 0) + kTileM, s),
             static_cast<int>(blockIdx.y) % kCluster};
 }
 
@@ -106,7 +115,10 @@ __device__ __forceinline__ void load_chunk(KeyChunk &chunk, const ws::TensorMap 
 __device__ __forceinline__ void load_first(SharedPlan &shared, const Place &place, const ws::TensorMap &q_map,
                                            const ws::TensorMap &k_map, const ws::TensorMap &v_map) {
     ws::mbarrier_arrive_expect_tx(&shared.q_full, sizeof(shared.q));
-    ws::tma_load_3d(shared.q, q_map, &shared.q_full, 0, place.first_query, place.head);
+#pragma unroll
+    for (int tile = 0; tile < kTiles; tile++) {
+        ws::tma_load_3d(shared.q[tile], q_map, &shared.q_full, 0, first_query_of(place.group, tile), place.head);
+    }
 #pragma unroll
     for (int slot = 0; slot < kSlots; slot++) {
 #pragma unroll
@@ -362,7 +374,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 4 / kWarpgroups)
     self.k = ws::descriptor_k_major(shared.k[rank][0]);
     self.v = ws::descriptor_n_major(shared.v[rank][0], sizeof(KeyChunk));
     self.thread = threadIdx.x % kWarpgroup;
-    self.first_query = place.first_query + tile * kTileM;
+    self.first_query = first_query_of(place.group, tile);
     self.s = s;
     self.turn = {rank * kTiles + tile, true};
     self.softmax = {scale * ws::kLog2E, {kLowest, kLowest}, {0.0f, 0.0f}};
