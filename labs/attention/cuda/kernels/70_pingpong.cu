@@ -7,9 +7,6 @@
 // polynomial on the multipliers (POLY of 8), because at D = 64 the special function unit has as much to do as the
 // tensor cores. Blocks stay under a causal mask too: they go through the tiles, longest first, forth and back,
 // so that all get about as many keys, and the first loads of a tile run under the end of the one before.
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
-
 #include "ptx/barrier.cuh"
 #include "ptx/math.cuh"
 #include "ptx/mma.cuh"
@@ -38,7 +35,6 @@ static_assert(kHeadDim == 64 || kHeadDim == 128, "a head is one or two 128-byte 
 static_assert(kConsumers >= 1 && kConsumers <= 3, "more consumers leave too few registers for each");
 static_assert(kBlockN % 16 == 0 && kBlockN >= 64 && kBlockN <= 256, "keys come in steps of one product's depth");
 static_assert(kStages >= 2, "one stage would serialise copies and products");
-static_assert(kPoly >= 0 && kPoly <= 8, "of 8");
 
 // What a thread holds in each role; together they fill the register file. One consumer leaves room for two blocks.
 constexpr int kBlocksPerSm = kConsumers == 1 ? 2 : 1;
@@ -75,11 +71,8 @@ struct RingPosition {
     unsigned parity = 0;
 
     __device__ __forceinline__ void advance() {
-        stage++;
-        if (stage == kStages) {
-            stage = 0;
-            parity ^= 1;
-        }
+        stage = stage + 1 == kStages ? 0 : stage + 1;
+        parity ^= stage == 0;
     }
 };
 
@@ -450,7 +443,6 @@ __device__ __forceinline__ void consume(SharedPlan &shared, Element *o, int n_ti
         while (self.key_tile > 0) {
             step<false>(self, shared, s);
         }
-
         if (!kQueriesInRegisters) {
             release(shared.q_barriers.empty, self.thread); // before the last output
         }
@@ -483,7 +475,6 @@ extern "C" __global__ void __launch_bounds__(kThreads, kBlocksPerSm)
     SharedPlan &shared = *reinterpret_cast<SharedPlan *>(shared_bytes);
     int n_heads = b * h;
     int n_tiles = n_heads * ((s + kBlockM - 1) / kBlockM);
-
     if (threadIdx.x == 0) {
         ws::tma_prefetch_map(q_map);
         ws::tma_prefetch_map(k_map);
