@@ -29,6 +29,7 @@ constexpr int kSplit = SPLIT;      // warpgroups of a block that share a tile's 
 constexpr int kCluster = CLUSTER;  // blocks that share a tile's keys
 constexpr int kSlots = SLOTS;      // chunks of each part that lie in shared memory at once
 constexpr int kOrder = ORDER;      // turns end when a first product has been started (1) or has finished (2); 0: no turns
+constexpr int kPieces = PIECES;    // in which a chunk's weights meet V
 constexpr int kPoly = POLY;        // of 8 exponentials are computed by a polynomial
 constexpr bool kMax3 = MAX3 != 0;  // compare scores as integers, three at a time
 
@@ -41,6 +42,7 @@ constexpr int kRowValues = kTileValues / 2;
 
 static_assert(kParts == 1 || kParts == 2 || kParts == 4, "a share is stored 16 bytes a lane");
 static_assert(kWarpgroups >= 1 && kWarpgroups <= 4, "more leave too few registers for each");
+static_assert(kPieces == 1 || kPieces == 2, "of at least two products");
 static_assert(kBlockN == 64 || kBlockN == 128, "whole tiles of queries, and scores that fit in registers");
 
 #if BF16
@@ -139,7 +141,7 @@ __device__ __forceinline__ void load_first(SharedPlan &shared, const Place &plac
 
 typedef float Scores[kBlockN / 2];         // of one thread: 2 rows (queries g and g + 8), keys 8 j + 2 t + {0, 1}
 typedef float Output[kHeadDim / 2];        // likewise, along the head
-typedef unsigned Weights[kBlockN / 16][4]; // the scores' exponentials as 16-bit pairs, for the second product
+typedef unsigned Weights[kBlockN / 16 / kPieces][4]; // a piece's exponentials as 16-bit pairs, for the second product
 
 // The reference of a row that has seen no key. Finite, so that a masked score, -inf, is below it and weighs nothing.
 constexpr float kLowest = -1e30f;
@@ -150,15 +152,16 @@ struct Softmax {
     float sum[2];       // of this thread's exponentials
 };
 
-// The exponentials of one row of the scores, and their sum.
-__device__ __forceinline__ void weigh(Weights &weights, Softmax &softmax, const Scores &scores, int row) {
+// The exponentials of one row of a piece of the scores, and their sum.
+__device__ __forceinline__ void weigh(Weights &weights, Softmax &softmax, const Scores &scores, int piece, int row) {
+    constexpr int kCount = kBlockN / 2 / kPieces;
     float sum[2] = {0.0f, 0.0f};
 #pragma unroll
-    for (int i = 2 * row; i < kBlockN / 2; i += 4) {
+    for (int i = 2 * row; i < kCount; i += 4) {
         float weight[2];
 #pragma unroll
         for (int c = 0; c < 2; c++) {
-            float power = scores[i + c] * softmax.scale - softmax.reference[row];
+            float power = scores[piece * kCount + i + c] * softmax.scale - softmax.reference[row];
             bool by_polynomial = (i / 4 * 2 + c) % 8 < kPoly;
             weight[c] = by_polynomial ? ws::exp2_polynomial(power) : ws::exp2_approx(power);
             sum[c] += weight[c];
@@ -185,19 +188,15 @@ __device__ __forceinline__ void multiply_qk(Scores &scores, ws::Descriptor q, ws
     ws::wgmma_commit();
 }
 
-// output += weights V, V N-major.
+// output += weights V, V N-major; not waited for.
 __device__ __forceinline__ void multiply_pv(Output &output, Weights &weights, ws::Descriptor v) {
-    ws::wgmma_fence_operand(output);
     ws::wgmma_fence_operand(weights);
     ws::wgmma_fence();
 #pragma unroll
-    for (int step = 0; step < kBlockN / 16; step++) {
+    for (int step = 0; step < kBlockN / 16 / kPieces; step++) {
         ws::wgmma_rs<kBf16, true>(output, weights[step], ws::descriptor_advance(v, step * 2048), 1);
     }
     ws::wgmma_commit();
-    ws::wgmma_wait<0>();
-    ws::wgmma_fence_operand(output);
-    ws::wgmma_fence_operand(weights);
 }
 
 // Turns go through the block in the order in which K arrives, once; those without a chunk only pass theirs on.
@@ -250,7 +249,6 @@ __device__ __forceinline__ void add_chunk(Consumer &self, int slot, ws::Mbarrier
         int query = self.first_query + self.thread / 32 * 16 + self.thread % 32 / 4;
         ws::mask_scores<kCausal>(scores, query + 1 - key, self.s - key);
     }
-    Weights weights;
     Softmax &softmax = self.softmax;
     float largest[2], correction[2];
     ws::largest_scores<kMax3>(largest, scores);
@@ -260,16 +258,31 @@ __device__ __forceinline__ void add_chunk(Consumer &self, int slot, ws::Mbarrier
         softmax.reference[row] = fmaxf(before, largest[row] * softmax.scale);
         correction[row] = ws::exp2_approx(before - softmax.reference[row]);
         softmax.sum[row] *= correction[row];
-        weigh(weights, softmax, scores, row);
     }
 #pragma unroll
     for (int i = 0; i < kTileValues; i++) {
         self.output[i] *= correction[i / 2 % 2];
     }
-    // Sums are positive, so this adds nothing, but the compiler puts the wait before the exponentials otherwise.
-    unsigned sign_bits = __float_as_int(softmax.sum[0]) & __float_as_int(softmax.sum[1]) & 0x80000000;
-    ws::mbarrier_wait(v_full, parity + (sign_bits >> 31));
-    multiply_pv(self.output, weights, ws::descriptor_advance(self.v, slot * sizeof(KeyChunk)));
+    ws::wgmma_fence_operand(self.output); // not between pieces, where a product may still be adding to it
+    Weights weights[kPieces];
+#pragma unroll
+    for (int piece = 0; piece < kPieces; piece++) {
+        weigh(weights[piece], softmax, scores, piece, 0);
+        weigh(weights[piece], softmax, scores, piece, 1);
+        if (piece == 0) {
+            // Sums are positive, so this adds nothing, but the compiler puts the wait before the exponentials otherwise.
+            unsigned sign_bits = __float_as_int(softmax.sum[0]) & __float_as_int(softmax.sum[1]) & 0x80000000;
+            ws::mbarrier_wait(v_full, parity + (sign_bits >> 31));
+        }
+        unsigned at = slot * sizeof(KeyChunk) + piece * (sizeof(KeyChunk) / kPieces);
+        multiply_pv(self.output, weights[piece], ws::descriptor_advance(self.v, at));
+    }
+    ws::wgmma_wait<0>();
+    ws::wgmma_fence_operand(self.output);
+#pragma unroll
+    for (int piece = 0; piece < kPieces; piece++) {
+        ws::wgmma_fence_operand(weights[piece]);
+    }
 }
 
 // --- Output ------------------------------------------------------------------------------------------------------
