@@ -39,7 +39,9 @@
 mod evolutionary;
 mod history;
 mod permutation;
+pub mod recorded;
 mod score;
+pub mod simulate;
 mod space;
 mod strategy;
 mod walk;
@@ -47,6 +49,7 @@ mod walk;
 use warpsmith_model::{Finding, Origin, Params};
 
 pub use evolutionary::Evolution;
+pub use recorded::Recorded;
 pub use score::{Score, score};
 pub use space::{Neighbourhood, Space, SpaceError};
 pub use strategy::{Strategy, StrategyConfig, strategy};

@@ -7,7 +7,7 @@ use warpsmith_model::rng::Rng;
 use warpsmith_model::{EvalError, Expr, Params, Value};
 
 use super::order::{Filter, best_order};
-use super::{Group, Place, Space, SpaceError};
+use super::{Group, Place, Point, Space, SpaceError};
 
 /// The most value indices that one group may store: half a gibibyte.
 const MAX_STORED: usize = 1 << 28;
@@ -40,6 +40,34 @@ pub(super) fn space(
         // Cannot overflow: there are at most as many valid configurations as configurations.
         len *= group.len() as u128;
         groups.push(group);
+    }
+    let ascending = tunables.iter().map(|tunable| ascending(&tunable.values)).collect();
+    Ok(Space { tunables: tunables.to_vec(), ascending, groups, places, cartesian, len })
+}
+
+/// Makes the space of exactly the points that are listed, in any order and without repetition.
+pub(super) fn listed(tunables: &[Tunable], points: &[Point]) -> Result<Space, SpaceError> {
+    let cartesian = validate(tunables)?;
+    let columns: Vec<usize> =
+        (0..tunables.len()).filter(|idx| tunables[*idx].values.len() > 1).collect();
+    if points.is_empty() {
+        return Err(SpaceError::Empty { constraints: vec!["the list".to_string()] });
+    }
+    let mut places = vec![None; tunables.len()];
+    let mut groups = Vec::new();
+    let mut len = 1;
+    if !columns.is_empty() {
+        let mut rows: Vec<Vec<u16>> = points
+            .iter()
+            .map(|point| columns.iter().map(|column| point[*column]).collect())
+            .collect();
+        rows.sort_unstable();
+        rows.dedup();
+        len = rows.len() as u128;
+        for (column, tunable) in columns.iter().enumerate() {
+            places[*tunable] = Some(Place { group: 0, column });
+        }
+        groups.push(Group { columns, rows: rows.concat() });
     }
     let ascending = tunables.iter().map(|tunable| ascending(&tunable.values)).collect();
     Ok(Space { tunables: tunables.to_vec(), ascending, groups, places, cartesian, len })

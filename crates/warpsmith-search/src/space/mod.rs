@@ -144,6 +144,11 @@ impl Space {
         build::space(tunables, constraints, constants)
     }
 
+    /// Builds the space of exactly the points that are listed: value indices, by tunable.
+    pub(crate) fn listed(tunables: &[Tunable], points: &[Point]) -> Result<Self, SpaceError> {
+        build::listed(tunables, points)
+    }
+
     /// Returns the tunables, in the order they were given.
     pub fn tunables(&self) -> &[Tunable] {
         &self.tunables
