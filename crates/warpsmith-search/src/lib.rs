@@ -36,13 +36,17 @@
 //! assert_eq!(proposer.propose(100).expect("random never fails").len(), 5);
 //! ```
 
+mod climb;
 mod evolutionary;
+mod guided;
 mod history;
+mod model;
 mod permutation;
 pub mod recorded;
 mod score;
 pub mod simulate;
 mod space;
+pub mod spec;
 mod strategy;
 mod walk;
 
@@ -52,6 +56,7 @@ pub use evolutionary::Evolution;
 pub use recorded::Recorded;
 pub use score::{Score, score};
 pub use space::{Neighbourhood, Space, SpaceError};
+pub use spec::SpaceSpec;
 pub use strategy::{Strategy, StrategyConfig, strategy};
 
 /// Suggests candidates and learns from what became of them.

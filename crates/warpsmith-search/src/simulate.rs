@@ -1,8 +1,8 @@
 //! Judging strategies on recorded spaces.
 //!
 //! [`replay`] lets a strategy search a [`Recorded`] space and notes the best time after each
-//! evaluation. [`Summary::of`] condenses many replays, [`expected_of_random`] is what random search
-//! reaches on average, in closed form, and [`Methodology`] scores a search over its whole course.
+//! evaluation. [`Summary::of`] condenses many replays, [`random_exact`] is what random search reaches,
+//! in closed form, and [`Methodology`] scores a search over its whole course.
 //!
 //! An evaluation is the first visit to a configuration, whether it succeeded or failed. Quality is
 //! the optimum over the best time so far: 1 is the optimum, and 0 means that nothing ran yet.
@@ -47,24 +47,39 @@ pub fn quality(recorded: &Recorded, best_ms: f64) -> f64 {
     (recorded.optimum_ms() / best_ms).min(1.0)
 }
 
-/// Returns the expected quality of random search without repetition after `k` evaluations.
+/// Returns what random search without repetition reaches after `k` evaluations, exactly.
 ///
 /// The i-th best (from 0) of n configurations is the best of the k drawn with probability
 /// `C(n - i - 1, k - 1) / C(n, k)`.
-pub fn expected_of_random(recorded: &Recorded, k: usize) -> f64 {
+pub fn random_exact(recorded: &Recorded, k: usize) -> Summary {
     let n = recorded.entries().len();
     let k = k.min(n);
     let mut probability = k as f64 / n as f64;
-    let mut expected = 0.0;
+    let mut summary = Summary { mean: 0.0, sem: 0.0, median: 0.0, p10: 0.0, worst: 0.0 };
+    // The chance that the best drawn is this good or better.
+    let mut reached = 0.0;
     for (i, time_ms) in recorded.sorted_times_ms().iter().enumerate() {
-        expected += probability * recorded.optimum_ms() / time_ms;
+        let quality = recorded.optimum_ms() / time_ms;
+        summary.mean += probability * quality;
+        let before = reached;
+        reached += probability;
+        if before < 0.5 && reached >= 0.5 {
+            summary.median = quality;
+        }
+        if before < 0.9 && reached >= 0.9 {
+            summary.p10 = quality;
+        }
+        // All k can be worse than this one only while k others are left.
+        if i + k == n {
+            summary.worst = quality;
+        }
         let left = (n - i - 1) as f64;
         if left < 1.0 {
             break;
         }
         probability *= (left - (k as f64 - 1.0)).max(0.0) / left;
     }
-    expected
+    summary
 }
 
 /// What many repeats of a search reached.

@@ -352,7 +352,8 @@ pub fn open_store(project: &Project) -> Result<Store> {
     Ok(Store::open(&project.database())?)
 }
 
-fn ask_environment(worker: &mut Worker) -> Result<Environment> {
+/// Asks a worker where it runs.
+pub fn ask_environment(worker: &mut Worker) -> Result<Environment> {
     match worker.ask(&Ask::Environment)? {
         Answer::Environment(environment) => Ok(*environment),
         other => bail!("the worker answered a question for its environment with {other:?}"),

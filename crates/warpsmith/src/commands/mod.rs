@@ -8,6 +8,7 @@ mod evidence;
 mod export;
 mod micro;
 mod new;
+mod recorded_file;
 mod report;
 mod resume;
 mod run;
@@ -15,6 +16,8 @@ mod runs;
 mod schema;
 mod setup;
 mod show;
+mod simulate;
+mod space;
 mod summary;
 mod tune;
 
@@ -76,6 +79,8 @@ enum Command {
     Evidence(evidence::EvidenceArgs),
     Runs(runs::RunsArgs),
     Show(show::ShowArgs),
+    Simulate(simulate::SimulateArgs),
+    Space(space::SpaceArgs),
     Resume(resume::ResumeArgs),
     New(new::NewArgs),
     Doctor(doctor::DoctorArgs),
@@ -119,6 +124,8 @@ pub fn dispatch(cli: Cli) -> Result<()> {
         Command::Evidence(arguments) => evidence::run(&context, arguments),
         Command::Runs(arguments) => runs::run(&context, arguments),
         Command::Show(arguments) => show::run(&context, arguments),
+        Command::Simulate(arguments) => simulate::run(&context, arguments),
+        Command::Space(arguments) => space::run(&context, arguments),
         Command::Resume(arguments) => resume::run(&context, arguments),
         Command::New(arguments) => new::run(&context, arguments),
         Command::Doctor(arguments) => doctor::run(&context, arguments),
