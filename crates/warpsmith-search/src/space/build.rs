@@ -122,6 +122,8 @@ struct Constraint<'a> {
     expr: &'a Expr,
     /// The values of its names, in the expression's own order.
     arguments: Vec<Value>,
+    /// The same where all of them are integers, whatever the tunables are; else empty.
+    integers: Vec<i64>,
     /// The arguments that are tunables with a choice.
     varying: Vec<Varying>,
     /// The arguments that are tunables at all, for messages.
@@ -170,11 +172,30 @@ impl Constraint<'_> {
     }
 
     fn ask(&mut self, tunables: &[Tunable], point: &[u16]) -> Answer {
+        match self.ask_integers(tunables, point) {
+            Some(true) => return Answer::Passes,
+            Some(false) => return Answer::Excludes,
+            None => {}
+        }
         match self.evaluate(tunables, point) {
             Ok(true) => Answer::Passes,
             Ok(false) => Answer::Excludes,
             Err(_) => Answer::Undecidable,
         }
+    }
+
+    /// Answers quickly, where that can be done.
+    fn ask_integers(&mut self, tunables: &[Tunable], point: &[u16]) -> Option<bool> {
+        if self.integers.is_empty() {
+            return None;
+        }
+        for Varying { argument, tunable, .. } in &self.varying {
+            match tunables[*tunable].values[usize::from(point[*tunable])] {
+                Value::Int(value) => self.integers[*argument] = value,
+                _ => return None,
+            }
+        }
+        self.expr.eval_bool_integers(&self.integers)
     }
 
     fn evaluate(&mut self, tunables: &[Tunable], point: &[u16]) -> Result<bool, EvalError> {
@@ -235,7 +256,13 @@ fn resolve<'a>(
             // Nothing to look up; a product of sizes that overflowed must not become an index.
             varying.iter_mut().for_each(|varying| varying.stride = 0);
         }
-        Ok(Constraint { expr, arguments, varying, mentions, remembered })
+        let integer = |value: &Value| match value {
+            Value::Int(value) => Some(*value),
+            _ => None,
+        };
+        let integers: Option<Vec<i64>> = arguments.iter().map(integer).collect();
+        let integers = integers.unwrap_or_default();
+        Ok(Constraint { expr, arguments, integers, varying, mentions, remembered })
     };
     constraints.iter().map(resolve_one).collect()
 }

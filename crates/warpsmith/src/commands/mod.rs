@@ -167,8 +167,9 @@ pub struct SearchArgs {
     /// Kernel to tune; by default the rung that ranks best with its author's parameters
     #[arg(long, value_name = "NAME")]
     pub kernel: Option<String>,
-    /// Search strategy: evolutionary, random or exhaustive
-    #[arg(long, default_value = "evolutionary", value_name = "NAME")]
+    /// Search strategy: auto, gaussian, surrogate, evolutionary, annealing, local, random or
+    /// exhaustive
+    #[arg(long, default_value = "auto", value_name = "NAME")]
     pub strategy: String,
     /// Search trials at most
     #[arg(long, default_value_t = 24, value_name = "N")]
@@ -231,7 +232,7 @@ pub fn plain_settings(goal: Goal, lab: &std::path::Path) -> Result<RunSettings> 
         goal,
         lab_dir: std::path::absolute(lab)?,
         kernel: None,
-        strategy: "evolutionary".to_string(),
+        strategy: "auto".to_string(),
         budget_trials: 0,
         budget_s: 0.0,
         seed: system_seed()?,
