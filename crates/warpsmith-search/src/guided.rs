@@ -47,11 +47,15 @@ const MAX_NEIGHBOURS: usize = 256;
 /// strangers, which are what uncertainty is for.
 const EXAMINED: usize = 100;
 
-/// Observations that a Gaussian process takes in, since its cost grows with their third power.
-const MAX_OBSERVATIONS: usize = 160;
+/// Observations that a Gaussian process takes in to predict, since its cost grows with their third
+/// power.
+const MAX_OBSERVATIONS: usize = 128;
 
-/// Of these, how many are the best ones; the rest is spread over the others.
-const BEST_OBSERVATIONS: usize = 100;
+/// Observations that it takes in to learn its scales, for which it is fitted dozens of times.
+const MAX_SCALE_OBSERVATIONS: usize = 96;
+
+/// Of what it takes in, the share of the best; the rest is spread over the others.
+const BEST_SHARE: f64 = 0.6;
 
 /// By how much observations grow until the scales of the Gaussian process are fitted again.
 const REFIT_GROWTH: f64 = 1.25;
@@ -249,7 +253,10 @@ impl Guided {
                 let forest = Forest::fit(&self.features, &lesson.x, &lesson.y, &mut rng);
                 candidates.iter().map(|candidate| Some(forest.predict(&candidate.levels))).collect()
             }
-            Model::Gaussian => self.gaussian_predictions(lesson.thinned(), &candidates),
+            Model::Gaussian => {
+                let lesson = lesson.thinned(MAX_OBSERVATIONS);
+                self.gaussian_predictions(lesson, &candidates)
+            }
         };
         let chances = chances(&self.features, known, &candidates, &mut rng);
         let worth = |prediction: &Prediction, chance: f64| {
@@ -300,9 +307,10 @@ impl Guided {
                 return;
             }
             self.fitted.observations = due;
-            let Some(lesson) = Lesson::of(&self.observed[..due]).map(Lesson::thinned) else {
+            let Some(lesson) = Lesson::of(&self.observed[..due]) else {
                 continue;
             };
+            let lesson = lesson.thinned(MAX_SCALE_OBSERVATIONS);
             let start = self.fitted.scales.take();
             let rounds = REFIT_ROUNDS * (self.features.dimensions.len() + 1);
             // The first fit starts from nothing.
@@ -354,16 +362,16 @@ impl<'a> Lesson<'a> {
 
     /// Leaves out what is too much for a Gaussian process: keeps the best, and of the others a few
     /// that are spread evenly over the course of the search.
-    fn thinned(self) -> Self {
+    fn thinned(self, limit: usize) -> Self {
         let n = self.y.len();
-        if n <= MAX_OBSERVATIONS {
+        if n <= limit {
             return self;
         }
         let mut by_time: Vec<usize> = (0..n).collect();
         by_time.sort_by(|a, b| self.y[*a].total_cmp(&self.y[*b]));
-        let (best, others) = by_time.split_at_mut(BEST_OBSERVATIONS);
+        let (best, others) = by_time.split_at_mut((limit as f64 * BEST_SHARE) as usize);
         others.sort_unstable();
-        let wanted = MAX_OBSERVATIONS - BEST_OBSERVATIONS;
+        let wanted = limit - best.len();
         let spread = (0..wanted).map(|idx| others[idx * others.len() / wanted]);
         let kept: Vec<usize> = best.iter().copied().chain(spread).collect();
         Self {

@@ -4,6 +4,8 @@
 //! [`Recorded::kernel_tuner_cache`] and [`Recorded::t4_results`] write them again. The space is
 //! what the file lists, failures included: configurations that violate a constraint are not in it.
 //!
+//! Metrics that a user added to a file are functions of the time, and are not kept.
+//!
 //! The time of a configuration is the median of its samples where the file has them, else the
 //! single number that it gives.
 

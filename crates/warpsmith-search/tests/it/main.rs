@@ -2,6 +2,7 @@
 
 mod determinism;
 mod properties;
+mod recorded;
 mod replay;
 mod simulated;
 mod spaces;
