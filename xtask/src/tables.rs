@@ -117,7 +117,59 @@ fn rendered() -> Result<Vec<(PathBuf, String)>> {
         let text = fs::read_to_string(&readme)?;
         files.push((readme, replace(&text, "ladder", &ladder_table(&ladder)?)?));
     }
+    if let Some(search) = stored(&root, "search")? {
+        let page = root.join("docs/search.md");
+        let text = fs::read_to_string(&page)?;
+        files.push((page, replace(&text, "search", &search_table(&search)?)?));
+    }
     Ok(files)
+}
+
+/// A row per space and strategy, a column per budget, and the means over the spaces.
+fn search_table(search: &Value) -> Result<String> {
+    let rows = search["rows"].as_array().context("the result has no rows")?;
+    let distinct = |field: &str| {
+        let mut values: Vec<&Value> = Vec::new();
+        for row in rows {
+            if !values.contains(&&row[field]) {
+                values.push(&row[field]);
+            }
+        }
+        values
+    };
+    let (caches, budgets) = (distinct("cache"), distinct("budget"));
+    let mean = |cache: &Value, strategy: &Value, budget: &Value| {
+        let is_asked = |row: &&Value| {
+            row["cache"] == *cache && row["strategy"] == *strategy && row["budget"] == *budget
+        };
+        number(&rows.iter().find(is_asked).context("a row is missing")?["mean"])
+    };
+    let mut head = "| space | strategy |".to_string();
+    head.extend(budgets.iter().map(|budget| format!(" {budget} |")));
+    let mut lines = vec![head, format!("|---|---|{}", "--:|".repeat(budgets.len()))];
+    for strategy in distinct("strategy") {
+        let mut line = format!("| mean | {} |", text(strategy));
+        for budget in &budgets {
+            let all: Vec<f64> =
+                caches.iter().map(|cache| mean(cache, strategy, budget)).collect::<Result<_>>()?;
+            line += &format!(" {:.3} |", all.iter().sum::<f64>() / all.len() as f64);
+        }
+        lines.push(line);
+    }
+    for cache in &caches {
+        for strategy in distinct("strategy") {
+            let name = text(strategy);
+            if !["auto", "random_exact"].contains(&name.as_str()) {
+                continue;
+            }
+            let mut line = format!("| {} | {name} |", text(cache));
+            for budget in &budgets {
+                line += &format!(" {:.3} |", mean(cache, strategy, budget)?);
+            }
+            lines.push(line);
+        }
+    }
+    Ok(lines.join("\n"))
 }
 
 /// A row per workload: rate, share of the peak, speed-up over each contender.

@@ -178,7 +178,7 @@ impl Guided {
         if taken < SPREAD {
             return self.spread(&mut rng);
         }
-        let is_randoms_turn = self.strategy == Strategy::Auto && taken % RANDOM_EVERY == 0;
+        let is_randoms_turn = self.strategy == Strategy::Auto && taken.is_multiple_of(RANDOM_EVERY);
         if times < MIN_TIMES || is_randoms_turn {
             return None;
         }
@@ -235,7 +235,7 @@ impl Guided {
         let mut rng = Rng::derive(self.seed, &format!("plan {observations}"));
         let model = match self.strategy {
             Strategy::Surrogate => Model::Forest,
-            Strategy::Auto if observations % FOREST_EVERY == 0 => Model::Forest,
+            Strategy::Auto if observations.is_multiple_of(FOREST_EVERY) => Model::Forest,
             _ => Model::Gaussian,
         };
         if model == Model::Gaussian {

@@ -5,6 +5,9 @@
 //! space and learns from the findings that come back; [`strategy`] makes one of a [`Strategy`].
 //! [`score`] says how good a trial is, and nothing else in this crate does.
 //!
+//! [`Recorded`] is a space that somebody measured completely, and [`simulate`] judges strategies on
+//! such spaces; [`SpaceSpec`] is a space as other tools write it down.
+//!
 //! Deliberately absent: devices, disks, clocks, threads, entropy and `unsafe`. What a proposer
 //! suggests is a function of its settings and of what it has been shown, so a campaign resumes by
 //! making the same proposer again and showing it the stored findings.
