@@ -34,12 +34,20 @@ for it in $steps; do
         step gemm-cuda compare labs/gemm 30_wgmma 20_mma_pipelined 10_tiled cublaslt cublas cutlass --time 1
         ;;
     attention)
-        step attention-cuda compare labs/attention 50_wgmma 40_mma_pipelined 30_wmma 20_warp 10_tiled \
-            sdpa_flash sdpa_cudnn sdpa_efficient fa3 triton_swept --time 1
+        peers="sdpa_flash sdpa_cudnn sdpa_efficient fa3 triton_swept"
+        # shellcheck disable=SC2086 # the peers are words
+        step attention-cuda compare labs/attention 50_wgmma 40_mma_pipelined 30_wmma 20_warp 10_tiled 00_naive \
+            $peers --time 0.5 --workload b1h8s512d64_bf16 --workload b1h8s512d64_causal_bf16 \
+            --workload b4h8s512d64_bf16 --workload b4h8s512d64_causal_bf16
+        # shellcheck disable=SC2086
+        step attention-large-cuda compare labs/attention 50_wgmma 40_mma_pipelined $peers --time 0.5 \
+            --workload b4h32s4096d64_bf16 --workload b4h32s4096d64_causal_bf16 \
+            --workload b2h16s8192d128_bf16 --workload b2h16s8192d128_causal_bf16
         ;;
     campaign)
-        step campaign tune labs/attention --kernel 40_mma_pipelined --strategy random --seed-from none \
-            --budget 200 --time 300 --seed 7
+        step campaign tune labs/attention --kernel 50_wgmma --workload b1h8s512d64_bf16 --strategy random \
+            --seed-from none --budget 200 --time 300 --seed 7 --no-sanitizer
+        grep 'trials, best' "$results/campaign.log"
         ;;
     repeat)
         for run in 1 2 3 4 5; do

@@ -5,12 +5,12 @@
 #   tests/gpu/run.sh WARPSMITH RESULTS [STEP...]
 #
 # WARPSMITH is the program, RESULTS a folder for what it says (JSON) and its evidence. Steps: doctor, check,
-# full, cheats, compare, run; all but `run` when none is named. Run it from the project's root.
+# full, cheats, compare, profile, run; all but `run` when none is named. Run it from the project's root.
 set -u
 warpsmith=$1
 results=$2
 shift 2
-steps=${*:-doctor check full cheats compare}
+steps=${*:-doctor check full cheats compare profile}
 mkdir -p "$results"
 failed=""
 
@@ -38,6 +38,12 @@ for it in $steps; do
     cheats) step cheats check labs/_cheats --time 0.1 --deadline 4 ;;
     compare)
         for lab in gemm attention; do step "compare-$lab" compare "labs/$lab" --time 2; done
+        ;;
+    profile)
+        for lab in saxpy rmsnorm gemm attention; do
+            step "profile-$lab" profile "labs/$lab"
+            step "profile-$lab-files" export latest --format profile --out "$results/profile-$lab"
+        done
         ;;
     run) for lab in saxpy rmsnorm gemm attention; do step "run-$lab" run "labs/$lab"; done ;;
     *)

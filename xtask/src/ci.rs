@@ -75,7 +75,15 @@ fn cuda(root: &Path) -> Result<()> {
         step(root, "cuda build", &warpsmith, &["build", &dir, "--sample", "1"])?;
         step(root, "cuda build", &warpsmith, &["build", &dir, "--arch", "sm_80"])?;
     }
-    Ok(())
+    cutlass(root)
+}
+
+/// CUTLASS's templates, from the headers that `setup cuda` provides, compile to code that uses the tensor
+/// cores, for both layouts of the second matrix. One configuration: each takes the better part of a minute.
+fn cutlass(root: &Path) -> Result<()> {
+    let python = root.join(".warpsmith/cuda/bin/python");
+    let script = "labs/gemm/cuda/baselines/cutlass.py";
+    step(root, "cutlass", &python.to_string_lossy(), &[script, "--check", "3"])
 }
 
 /// The report in a real browser.

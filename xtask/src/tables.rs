@@ -105,10 +105,16 @@ fn rendered() -> Result<Vec<(PathBuf, String)>> {
     for lab in LABS {
         let Some(times) = stored(&root, &format!("{lab}-cuda"))? else { continue };
         text = replace(&text, &format!("results-{lab}-cuda"), &times_table(&times)?)?;
-        let readme = root.join("labs").join(lab).join("cuda/README.md");
-        if let Ok(text) = fs::read_to_string(&readme) {
-            files.push((readme, replace(&text, "times", &times_table(&times)?)?));
+        if let Some(large) = stored(&root, &format!("{lab}-large-cuda"))? {
+            text = replace(&text, &format!("results-{lab}-large-cuda"), &times_table(&large)?)?;
         }
+        let readme = root.join("labs").join(lab).join("cuda/README.md");
+        let Ok(mut text) = fs::read_to_string(&readme) else { continue };
+        text = replace(&text, "times", &times_table(&times)?)?;
+        if let Some(large) = stored(&root, &format!("{lab}-large-cuda"))? {
+            text = replace(&text, "times-large", &times_table(&large)?)?;
+        }
+        files.push((readme, text));
     }
     files.push((readme, text));
     for lab in LABS {

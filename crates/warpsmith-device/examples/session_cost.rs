@@ -37,6 +37,7 @@ fn main() -> Result<(), Fault> {
     let case = cpu.stage(&tensors, &[])?;
     let program = Program {
         grid: None,
+        gemm: None,
         artifact,
         tensors,
         axes: Vec::new(),

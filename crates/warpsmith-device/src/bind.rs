@@ -3,15 +3,15 @@
 
 use std::time::Duration;
 
-use warpsmith_model::lab::{Kernel, Role, TargetKind, lookup_all};
+use warpsmith_model::lab::{Baseline, BaselineProgram, Kernel, Role, TargetKind, lookup_all};
 use warpsmith_model::roofline::WorkSize;
 use warpsmith_model::{DType, DeviceInfo, Expr, Lab, Params, Value, lab::Workload};
 
 use crate::cuda::limits;
 use crate::error::DeviceError;
 use crate::target::{
-    Argument, Artifact, GridLaunch, GridProgram, LaunchPlan, Program, TensorMapPlan, TensorPlan,
-    Unit,
+    Argument, Artifact, GemmPlan, GridLaunch, GridProgram, LaunchPlan, Program, TensorMapPlan,
+    TensorPlan, Unit,
 };
 
 /// The tunable that chooses the compiler.
@@ -153,6 +153,7 @@ pub fn kernel_program(
         scratch,
         launches,
         grid: grid_program(lab, kernel, &tensors, &integer)?,
+        gemm: None,
         tensors,
     })
 }
@@ -290,7 +291,46 @@ pub fn reference_program(
         // more than computing them.
         launches: vec![LaunchPlan { entry: 0, blocks, chunk: (blocks / 64).max(1) }],
         grid: None,
+        gemm: None,
     })
+}
+
+/// Returns the matrix product that a baseline leaves to a library; none where it is a script.
+pub fn baseline_gemm(
+    lab: &Lab,
+    baseline: &Baseline,
+    workload: &Workload,
+) -> Result<Option<GemmPlan>, DeviceError> {
+    let BaselineProgram::CublasLt(product) = &baseline.program else { return Ok(None) };
+    let bad = |reason: String| DeviceError::BadContract { kernel: baseline.name.clone(), reason };
+    let tensors = tensor_plans(lab, workload)?;
+    let matrix = |name: &str, role: Role| {
+        let idx = tensors.iter().position(|tensor| tensor.name == name && tensor.role == role);
+        let idx = idx.ok_or_else(|| bad(format!("`{name}` is no {role:?} tensor of the lab")))?;
+        match tensors[idx].shape[..] {
+            [rows, columns] => Ok((idx, rows, columns)),
+            _ => Err(bad(format!("`{name}` is no matrix: its shape is {:?}", tensors[idx].shape))),
+        }
+    };
+    let (a, m, k) = matrix(&product.a, Role::Input)?;
+    let (b, b_rows, b_columns) = matrix(&product.b, Role::Input)?;
+    let (c, c_rows, n) = matrix(&product.c, Role::Output)?;
+    let expected = if product.b_transposed { (n, k) } else { (k, n) };
+    if (b_rows, b_columns) != expected || c_rows != m {
+        return Err(bad(format!(
+            "on `{}` the extents of `{}`, `{}` and `{}` are not those of a product: {m},{k} and \
+             {b_rows},{b_columns} (transposed: {}) and {c_rows},{n}",
+            workload.name, product.a, product.b, product.c, product.b_transposed
+        )));
+    }
+    let (a_dtype, b_dtype) = (tensors[a].dtype, tensors[b].dtype);
+    if a_dtype != b_dtype || [a_dtype, tensors[c].dtype].contains(&DType::F64) {
+        return Err(bad(format!(
+            "`{}` and `{}` must have one type, and sums are in single precision: no f64",
+            product.a, product.b
+        )));
+    }
+    Ok(Some(GemmPlan { a, b, c, m, n, k, b_transposed: product.b_transposed }))
 }
 
 /// Returns the tensors of a shape with their extents, in argument order.

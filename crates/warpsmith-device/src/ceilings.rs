@@ -168,6 +168,7 @@ fn program(
     let entry = ENTRIES.iter().position(|known| *known == entry).expect("an entry of the source");
     Program {
         grid: None,
+        gemm: None,
         artifact: artifact.clone(),
         tensors: plans.to_vec(),
         axes: vec![n as i64, steps],

@@ -6,11 +6,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use warpsmith_model::lab::{Baseline, Kernel, TargetKind, Workload};
+use warpsmith_model::lab::{Baseline, BaselineProgram, Kernel, TargetKind, Workload};
 use warpsmith_model::rng::Rng;
 use warpsmith_model::stats::paired_speedup;
 use warpsmith_model::{
-    Absent, CandidateId, ComparisonPurpose, ComparisonRecord, Contender, ContenderKind,
+    Absent, CandidateId, ClockCheck, ComparisonPurpose, ComparisonRecord, Contender, ContenderKind,
     FORMAT_VERSION, Lab, MissingBaseline, PairedRounds, Params, Stage,
 };
 
@@ -48,7 +48,7 @@ pub enum EntrantKind<'a> {
     Baseline {
         /// The baseline.
         baseline: &'a Baseline,
-        /// The Python that runs it.
+        /// The Python that runs it, if it is a script.
         python: &'a Path,
     },
 }
@@ -81,6 +81,10 @@ const ROUNDS_PER_OPENING: usize = 4;
 /// Rounds in which something else slowed the machine are run again, but not for longer than this many
 /// times the budget.
 const PATIENCE: f64 = 3.0;
+/// What two clocks are compared by: a copy that takes about as long as a kernel, and never fits a cache.
+const CLOCK_COPY_BYTES: usize = 256 << 20;
+/// How often.
+const CLOCK_ROUNDS: usize = 15;
 /// Output bytes of all contenders' sessions together, as far as the rounds allow.
 const OUTPUT_BYTES: usize = 1 << 30;
 
@@ -95,15 +99,16 @@ pub fn compare(
     options: &CompareOptions,
 ) -> Result<ComparisonRecord, DeviceError> {
     let mut missing = Vec::new();
+    let mut clocks = Vec::new();
     let mut sides = Vec::new();
     for entrant in entrants {
         let mut side = Side::new(target, lab, lab_dir, entrant);
-        match side.preflight(lab, options)? {
+        match side.preflight(target, lab, options, &mut clocks)? {
             None => sides.push(side),
             Some(reason) => missing.push(MissingBaseline {
                 name: side.subject.name().to_string(),
                 reason,
-                how: way_to_get(lab, lab_dir),
+                how: way_to_get(lab),
             }),
         }
     }
@@ -127,16 +132,48 @@ pub fn compare(
         contenders: sides.iter().map(Side::record).collect(),
         workloads,
         missing,
+        clocks,
         notes,
     })
 }
 
-/// Returns the command that provides the baselines of a lab. Those for a GPU are large and not among
-/// the labs that it looks at unasked.
-fn way_to_get(lab: &Lab, lab_dir: &Path) -> String {
+/// Times the same copy by the target's clock and by a baseline's own, in turns; none where there is one
+/// clock for both.
+fn check_clock(
+    target: &mut dyn Target,
+    session: &mut dyn Session,
+    baseline: &str,
+) -> Result<Option<ClockCheck>, Fault> {
+    let mut check = ClockCheck {
+        baseline: baseline.to_string(),
+        copied_bytes: CLOCK_COPY_BYTES as u64,
+        harness_s: Vec::new(),
+        baseline_s: Vec::new(),
+    };
+    // The first round of either loads and allocates.
+    for round in 0..=CLOCK_ROUNDS {
+        let (harness_s, baseline_s) = if round % 2 == 0 {
+            let harness_s = target.time_copy(CLOCK_COPY_BYTES)?;
+            (harness_s, session.time_copy(CLOCK_COPY_BYTES)?)
+        } else {
+            let baseline_s = session.time_copy(CLOCK_COPY_BYTES)?;
+            (target.time_copy(CLOCK_COPY_BYTES)?, baseline_s)
+        };
+        let (Some(harness_s), Some(baseline_s)) = (harness_s, baseline_s) else { return Ok(None) };
+        if round > 0 {
+            check.harness_s.push(harness_s);
+            check.baseline_s.push(baseline_s);
+        }
+    }
+    Ok(Some(check))
+}
+
+/// Returns the command that provides the baselines of a lab. Those for a GPU are large, and left out on
+/// machines without one unless they are asked for.
+fn way_to_get(lab: &Lab) -> String {
     match lab.target {
         TargetKind::Cpu => "warpsmith setup baselines".to_string(),
-        TargetKind::Cuda => format!("warpsmith setup baselines --labs {}", lab_dir.display()),
+        TargetKind::Cuda => "warpsmith setup baselines --target cuda".to_string(),
     }
 }
 
@@ -156,8 +193,14 @@ impl<'a> Side<'a> {
                 (Subject::Kernel { kernel, params }, None)
             }
             EntrantKind::Baseline { baseline, python } => {
-                let python = Python::new(python, lab_dir, lab, &baseline.packages, target.info());
-                (Subject::Baseline { baseline }, Some(python))
+                let python = match &baseline.program {
+                    BaselineProgram::Script(_) => {
+                        Some(Python::new(python, lab_dir, lab, baseline, target.info()))
+                    }
+                    // The target itself runs it.
+                    BaselineProgram::CublasLt(_) => None,
+                };
+                (Subject::Baseline { baseline }, python)
             }
         };
         Self {
@@ -183,13 +226,20 @@ impl<'a> Side<'a> {
         Contender { label: self.label.clone(), kind }
     }
 
-    /// Starts a baseline once, without cases; returns why it cannot take part.
+    /// Starts a baseline once, without cases, and compares its clock; returns why it cannot take part.
     fn preflight(
         &mut self,
+        target: &mut dyn Target,
         lab: &Lab,
         options: &CompareOptions,
+        clocks: &mut Vec<ClockCheck>,
     ) -> Result<Option<String>, DeviceError> {
-        let Some(python) = &mut self.python else { return Ok(None) };
+        let is_script = self.python.is_some();
+        let host: &mut dyn Target = match (&self.subject, &mut self.python) {
+            (Subject::Kernel { .. }, _) => return Ok(None),
+            (Subject::Baseline { .. }, Some(python)) => python,
+            (Subject::Baseline { .. }, None) => &mut *target,
+        };
         let mut served = None;
         for workload in options.workloads.iter().filter_map(|name| lab.workload(name)) {
             if self.subject.serves(workload)? {
@@ -199,14 +249,21 @@ impl<'a> Side<'a> {
         }
         let Some(workload) = served else { return Ok(None) };
         let deadline = options.compile_deadline;
-        let program =
-            match self.subject.program(python, lab, workload, deadline, &mut self.artifacts) {
-                Ok(program) => program,
-                Err(ProgramError::Broken(error)) => return Err(error),
-                Err(ProgramError::Compile(fault)) => return Ok(Some(fault.to_string())),
-            };
-        match python.open(&program, &[], options.launch_deadline) {
-            Ok(_) => Ok(None),
+        let program = match self.subject.program(host, lab, workload, deadline, &mut self.artifacts)
+        {
+            Ok(program) => program,
+            Err(ProgramError::Broken(error)) => return Err(error),
+            Err(ProgramError::Compile(fault)) => return Ok(Some(fault.to_string())),
+        };
+        let opened = host.open(&program, &[], options.launch_deadline);
+        let checked = opened.and_then(|mut session| {
+            if is_script {
+                clocks.extend(check_clock(target, &mut *session, self.subject.name())?);
+            }
+            Ok(())
+        });
+        match checked {
+            Ok(()) => Ok(None),
             Err(fault @ (Fault::Unavailable(_) | Fault::Crashed(_) | Fault::TimedOut { .. })) => {
                 Ok(Some(fault.to_string()))
             }
@@ -227,6 +284,8 @@ struct Corner {
     samples_s: Vec<f64>,
     /// Those of rounds that were run again.
     disturbed_s: Vec<f64>,
+    /// What its session says of how it computes.
+    remark: Option<String>,
     /// Why it has no times here.
     absent: Option<String>,
 }
@@ -301,6 +360,8 @@ impl Ring<'_> {
                         clock::remarks(&self.workload.name, &corner.samples_s, self.floor_s);
                     let label = &sides[contender].label;
                     notes.extend(remarks.iter().map(|remark| format!("{label}: {remark}")));
+                    let workload = &self.workload.name;
+                    notes.extend(corner.remark.map(|it| format!("{label}: {workload}: {it}")));
                     record.samples_s.push(corner.samples_s);
                     record.disturbed_s.push(corner.disturbed_s);
                 }
@@ -435,6 +496,7 @@ impl Ring<'_> {
         });
         match launched {
             Ok((session, elapsed_s)) => {
+                corner.remark = session.remark().map(str::to_string);
                 corner.session = Some(session);
                 Ok(Some(elapsed_s))
             }

@@ -19,14 +19,17 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use warpsmith_model::lab::Role;
-use warpsmith_model::{BlobId, DeviceInfo, Hasher};
+use warpsmith_model::{BlobId, DeviceInfo, DeviceState, Hasher};
 
 use crate::element::{narrow, widen};
 use crate::poison::fill_poison;
 use crate::target::{
-    Artifact, CaseId, Clocked, Extent, Fault, Program, Session, Target, TensorPlan, Unit,
+    Artifact, CaseId, Clocked, Extent, Fault, Program, Sanitized, Sanitizer, Sanitizers, Session,
+    Target, TensorPlan, Unit,
 };
 
+type State = Rc<RefCell<dyn FnMut() -> DeviceState>>;
+type Judge = Box<dyn FnMut(Sanitizer, &Program) -> Result<Sanitized, Fault>>;
 type Kernel = Rc<RefCell<dyn FnMut(&mut FakeCall<'_>) -> Result<f64, Fault>>>;
 
 /// A target whose kernels are closures, found by the name of the unit's file.
@@ -36,6 +39,9 @@ pub struct Fake {
     staged: Vec<Option<Rc<RefCell<Staged>>>>,
     sessions: usize,
     compiled: Vec<Unit>,
+    sanitizer: Option<Judge>,
+    state: Option<State>,
+    warm_share: Option<f64>,
 }
 
 #[derive(Debug)]
@@ -132,7 +138,31 @@ impl Fake {
             staged: Vec::new(),
             sessions: 0,
             compiled: Vec::new(),
+            sanitizer: None,
+            state: None,
+            warm_share: None,
         }
+    }
+
+    /// Says how the device is after each launch.
+    pub fn state(&mut self, state: impl FnMut() -> DeviceState + 'static) -> &mut Self {
+        self.state = Some(Rc::new(RefCell::new(state)));
+        self
+    }
+
+    /// Lets launches with warm caches take this share of the time of others.
+    pub fn warm_share(&mut self, share: f64) -> &mut Self {
+        self.warm_share = Some(share);
+        self
+    }
+
+    /// Gives the target sanitizers, and says what they find in each program they are shown.
+    pub fn sanitizer(
+        &mut self,
+        judge: impl FnMut(Sanitizer, &Program) -> Result<Sanitized, Fault> + 'static,
+    ) -> &mut Self {
+        self.sanitizer = Some(Box::new(judge));
+        self
     }
 
     /// Says what a file computes and how many seconds it takes (or how it fails). Replaces what was
@@ -180,6 +210,30 @@ impl Target for Fake {
         &self.info
     }
 
+    fn sanitizers(&self) -> Result<Option<Sanitizers>, Fault> {
+        Ok(self.sanitizer.as_ref().map(|_| Sanitizers {
+            version: "fake 1".to_string(),
+            tools: Sanitizer::ALL.to_vec(),
+            line_flags: vec!["-lines".to_string()],
+        }))
+    }
+
+    fn sanitize(
+        &mut self,
+        tool: Sanitizer,
+        runs: &[(&Program, CaseId)],
+        _deadline: Duration,
+    ) -> Result<Sanitized, Fault> {
+        let judge = self.sanitizer.as_mut().expect("only asked where there are some");
+        for (program, _) in runs {
+            let said = judge(tool, program)?;
+            if said != Sanitized::Clean {
+                return Ok(said);
+            }
+        }
+        Ok(Sanitized::Clean)
+    }
+
     fn compile(&mut self, unit: &Unit) -> Result<Artifact, Fault> {
         if !self.kernels.contains_key(&unit.file_name) {
             let message = format!("{}: nobody said what this computes", unit.file_name);
@@ -191,7 +245,7 @@ impl Target for Fake {
         Ok(Artifact {
             path: PathBuf::from(&unit.file_name),
             binary: BlobId::from(hasher),
-            command: vec![unit.compiler.clone()],
+            command: std::iter::once(&unit.compiler).chain(&unit.flags).cloned().collect(),
             log: String::new(),
             compile_s: 0.0,
             cached: false,
@@ -243,6 +297,8 @@ impl Target for Fake {
             cases,
             launches: 0,
             session: self.sessions - 1,
+            state: self.state.clone(),
+            warm_share: self.warm_share,
         };
         Ok(Box::new(session))
     }
@@ -261,6 +317,8 @@ struct FakeSession {
     cases: Vec<FakeCase>,
     launches: usize,
     session: usize,
+    state: Option<State>,
+    warm_share: Option<f64>,
 }
 
 impl Session for FakeSession {
@@ -281,7 +339,14 @@ impl Session for FakeSession {
             elapsed_s += (self.kernel.borrow_mut())(&mut call)?;
             self.launches += 1;
         }
-        Ok(Clocked { elapsed_s, ticks: Some((elapsed_s * 1e9) as u64) })
+        let state = self.state.as_ref().map(|state| (state.borrow_mut())());
+        Ok(Clocked { elapsed_s, ticks: Some((elapsed_s * 1e9) as u64), state })
+    }
+
+    fn launch_warm(&mut self, cases: &[usize]) -> Result<Option<Clocked>, Fault> {
+        let Some(share) = self.warm_share else { return Ok(None) };
+        let clocked = self.launch(cases, &Extent::All)?;
+        Ok(Some(Clocked { elapsed_s: share * clocked.elapsed_s, ..clocked }))
     }
 
     fn output(&self, case: usize, tensor: usize) -> &[u8] {

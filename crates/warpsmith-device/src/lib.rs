@@ -15,6 +15,7 @@ pub mod evaluate;
 pub mod fake;
 pub mod inputs;
 mod parallel;
+pub mod profile;
 mod sys;
 pub mod target;
 #[cfg(test)]

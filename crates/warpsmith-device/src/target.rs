@@ -11,7 +11,7 @@ use std::process::ExitStatus;
 use std::time::Duration;
 
 use warpsmith_model::lab::{Role, ScalarType};
-use warpsmith_model::{BlobId, CrashCause, DType, DeviceInfo};
+use warpsmith_model::{BlobId, CrashCause, DType, DeviceInfo, DeviceState};
 
 /// A device that compiles and runs kernels.
 pub trait Target {
@@ -38,6 +38,12 @@ pub trait Target {
         None
     }
 
+    /// Times a copy of this many bytes within the device's memory, as launches are timed; none where the
+    /// target has no clock that another process could disagree with.
+    fn time_copy(&mut self, _bytes: usize) -> Result<Option<f64>, Fault> {
+        Ok(None)
+    }
+
     /// Runs programs once each, one after the other, in a process that is started by `watcher` (a
     /// program with its arguments, such as a profiler) and belongs to it.
     fn watch(
@@ -47,6 +53,22 @@ pub trait Target {
         _deadline: Duration,
     ) -> Result<Watched, Fault> {
         Err(Fault::Unavailable("this target cannot be watched by another program".to_string()))
+    }
+
+    /// Describes the sanitizers that kernels for this target run under in the full gate; none where there
+    /// is nothing that they could see. An error where they belong to the gate and are missing.
+    fn sanitizers(&self) -> Result<Option<Sanitizers>, Fault> {
+        Ok(None)
+    }
+
+    /// Runs programs once each under a sanitizer.
+    fn sanitize(
+        &mut self,
+        tool: Sanitizer,
+        _runs: &[(&Program, CaseId)],
+        _deadline: Duration,
+    ) -> Result<Sanitized, Fault> {
+        Err(Fault::Unavailable(format!("this target has no {}", tool.name())))
     }
 
     /// Starts a fresh process (or context) that has the program loaded and sees these cases.
@@ -73,6 +95,17 @@ pub trait Session {
         Ok(None)
     }
 
+    /// Times a copy as [`Target::time_copy`] does, by the session's own clock; none where the harness's
+    /// clock is the only one.
+    fn time_copy(&mut self, _bytes: usize) -> Result<Option<f64>, Fault> {
+        Ok(None)
+    }
+
+    /// Says what a person should know of how the session computes; none where there is nothing.
+    fn remark(&self) -> Option<&str> {
+        None
+    }
+
     /// Returns the bytes of an output tensor (`tensor` indexes `Program::tensors`) as the last
     /// launch left them.
     fn output(&self, case: usize, tensor: usize) -> &[u8];
@@ -92,6 +125,67 @@ pub struct Watched {
     pub status: Option<ExitStatus>,
     /// Why not everything ran, if it did not.
     pub fault: Option<Fault>,
+}
+
+/// The sanitizers of a target.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sanitizers {
+    /// The program and its version, for the record.
+    pub version: String,
+    /// The tools, in the order in which they are to be run.
+    pub tools: Vec<Sanitizer>,
+    /// Flags that make the compiler keep line numbers, without which a report names none.
+    pub line_flags: Vec<String>,
+}
+
+/// A tool that sees what no output shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sanitizer {
+    /// Accesses beside what was allocated.
+    Memcheck,
+    /// Races in shared memory.
+    Racecheck,
+    /// Reads of memory that nobody wrote.
+    Initcheck,
+}
+
+impl Sanitizer {
+    /// All of them; accesses first, since the others rely on them.
+    pub const ALL: [Self; 3] = [Self::Memcheck, Self::Racecheck, Self::Initcheck];
+
+    /// Returns the name that the tool goes by.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Memcheck => "memcheck",
+            Self::Racecheck => "racecheck",
+            Self::Initcheck => "initcheck",
+        }
+    }
+}
+
+/// What a sanitizer says of programs.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Sanitized {
+    /// Nothing to object to.
+    Clean,
+    /// A program did what it may not do.
+    Flagged(Flaw),
+    /// It did not end in time.
+    Unfinished {
+        /// The limit.
+        limit_s: f64,
+    },
+    /// It ended, and says that it may have missed something or be mistaken; in its own words.
+    Doubtful(String),
+}
+
+/// What a sanitizer objects to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Flaw {
+    /// What and where, in one line.
+    pub message: String,
+    /// The tool's own report.
+    pub report: String,
 }
 
 /// One source to compile.
@@ -164,6 +258,27 @@ pub struct Program {
     pub launches: Vec<LaunchPlan>,
     /// What a CUDA program has beside this; its launches are these.
     pub grid: Option<GridProgram>,
+    /// The matrix product that a library computes, instead of launches.
+    pub gemm: Option<GemmPlan>,
+}
+
+/// C = A B (or A Bᵀ) on row-major matrices; A, B and C are indices of tensors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GemmPlan {
+    /// A, of shape M,K.
+    pub a: usize,
+    /// B, of shape K,N, or N,K where it is transposed.
+    pub b: usize,
+    /// C, of shape M,N.
+    pub c: usize,
+    /// Rows of C.
+    pub m: u64,
+    /// Columns of C.
+    pub n: u64,
+    /// The length of the sums.
+    pub k: u64,
+    /// Whether B is N,K.
+    pub b_transposed: bool,
 }
 
 /// How a CUDA program is launched.
@@ -257,12 +372,14 @@ pub enum Extent {
 pub struct CaseId(pub usize);
 
 /// The clock's reading of one batch.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Clocked {
     /// Seconds for the whole batch, by the harness's clock.
     pub elapsed_s: f64,
     /// Ticks of the cycle counter, by the harness; none where there is no counter.
     pub ticks: Option<u64>,
+    /// How the device was right after it; none where it does not say.
+    pub state: Option<DeviceState>,
 }
 
 /// Why a target could not do what was asked.

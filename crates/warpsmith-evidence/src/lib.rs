@@ -14,6 +14,7 @@
 //!      find_trial(&Question) -> Option<Trial>              an earlier answer, from any run
 //!      adopt(&RunId, &Trial, at_unix_s) -> seq             takes it over
 //!      put_ceilings(&RunId, &Ceilings, at)   newest_ceilings(&EnvironmentId)
+//!      put_profile(&RunId, &ProfileRecord, &[FileBlob])    newest_profile(&CandidateId, &EnvironmentId)
 //!      put_comparison   put_chain   put_document(&RunId, kind, &Value)
 //!   reading:
 //!      runs() -> [RunSummary]          newest first
@@ -21,7 +22,7 @@
 //!      summaries(&RunId) -> [TrialSummary]                 no samples; fast
 //!      trials(&RunId) -> [RunTrial]    trial(id | beginning) -> Trial     every sample
 //!      blob(&BlobId)   texts(&[RunTrial])   environment   ceilings   comparisons   chain
-//!      documents   document_kinds   runs_of(&TrialId)
+//!      profiles   file(&BlobId)   documents   document_kinds   runs_of(&TrialId)
 //!      verify() -> [fault]
 //!
 //! derive::leaderboard(&record, &summaries, Fidelity) -> Leaderboard { entries, baselines, unranked }

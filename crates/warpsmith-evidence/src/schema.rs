@@ -15,7 +15,8 @@ pub(crate) const APPLICATION_ID: i32 = 0x5753_4556;
 
 /// The steps from an empty file to the current format; a file's `user_version` counts the steps
 /// that it has seen. A step that was released is never edited: a change is a new step.
-pub(crate) const MIGRATIONS: &[&str] = &[include_str!("schema/1.sql")];
+pub(crate) const MIGRATIONS: &[&str] =
+    &[include_str!("schema/1.sql"), include_str!("schema/2.sql")];
 
 /// What a file is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -121,6 +121,8 @@ pub struct RequestLimits {
     pub incumbent_s: BTreeMap<String, f64>,
     /// How many times slower than the incumbent is hopeless.
     pub hopeless_ratio: f64,
+    /// Whether the full gate runs the candidate under sanitizers, where its target has some.
+    pub sanitize: bool,
 }
 
 impl Default for RequestLimits {
@@ -131,6 +133,7 @@ impl Default for RequestLimits {
             timing_budget_s: 1.0,
             incumbent_s: BTreeMap::new(),
             hopeless_ratio: 2.0,
+            sanitize: true,
         }
     }
 }

@@ -72,6 +72,9 @@ pub struct CudaInfo {
     pub smem_per_block: u32,
     /// Bytes of the device's memory.
     pub memory_bytes: u64,
+    /// Why clocks, temperature, power and throttling cannot be read; none where they can.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unmonitored: Option<String>,
 }
 
 impl DeviceInfo {

@@ -21,10 +21,13 @@
 
 mod candidate;
 mod chain;
+mod device_state;
+pub mod diagnose;
 mod environment;
 pub mod expr;
 mod id;
 pub mod lab;
+mod profile;
 mod record;
 pub mod rng;
 pub mod roofline;
@@ -38,22 +41,27 @@ mod wire;
 
 pub use candidate::{Candidate, Fidelity, Job, KernelText, Origin, Request, RequestLimits};
 pub use chain::{Authority, ChainRecord, Proof, Sensitivity};
+pub use device_state::{ClockLimit, DeviceState, Span};
+pub use diagnose::{Bound, Counters, Diagnosis, Gap};
 pub use environment::{Ceilings, Compiler, CudaInfo, DeviceInfo, Environment, Guard, Isolation};
 pub use expr::{EvalError, Expr, ExprError};
 pub use id::{BlobId, CandidateId, EnvironmentId, Hasher, LabId, RunId, TrialId};
 pub use lab::Lab;
+pub use profile::{
+    CounterSource, FileBlob, LaunchCode, LaunchProfile, ProfileRecord, WorkloadProfile,
+};
 pub use record::{
-    Absent, BestEntry, BestList, ComparisonPurpose, ComparisonRecord, Contender, ContenderKind,
-    EvidenceExport, InputsRecord, KernelRecord, LabRecord, MissingBaseline, PairedRounds,
-    RunRecord, RunStatus, RunTrial, TunableRecord, WorkloadRecord,
+    Absent, BestEntry, BestList, ClockCheck, ComparisonPurpose, ComparisonRecord, Contender,
+    ContenderKind, EvidenceExport, InputsRecord, KernelRecord, LabRecord, MissingBaseline,
+    PairedRounds, RunRecord, RunStatus, RunTrial, TunableRecord, WorkloadRecord,
 };
 pub use settings::{Goal, RunSettings, SeedFrom};
 pub use trial::{
     Blob, Build, CrashCause, ErrorSize, Finding, Measurement, Mismatch, MismatchKind, Outcome,
-    Stage, StopReason, Trial, Verdict,
+    SANITIZER_NOTE, Stage, StopReason, Trial, Verdict,
 };
 pub use value::{DType, Params, Value};
-pub use wire::{Answer, Ask, CompareRequest, ContenderRequest, LabRef};
+pub use wire::{Answer, Ask, CompareRequest, ContenderRequest, LabRef, ProfileRequest, Profiled};
 
 /// The version of every stored document; bumped with any change of these types.
 pub const FORMAT_VERSION: u32 = 1;

@@ -8,9 +8,10 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::lab::{Role, Tolerance, Workload};
+use crate::stats::{self, Interval};
 use crate::{
     Blob, CandidateId, Ceilings, DType, Environment, EnvironmentId, EvalError, Expr, Fidelity, Lab,
-    LabId, Params, RunId, Trial, TrialId, Value,
+    LabId, Params, ProfileRecord, RunId, Trial, TrialId, Value,
 };
 
 /// One campaign: what was asked, where it ran, how it ended.
@@ -266,8 +267,55 @@ pub struct ComparisonRecord {
     pub workloads: Vec<PairedRounds>,
     /// Baselines that could not take part.
     pub missing: Vec<MissingBaseline>,
+    /// How the clocks of baselines that read their own compare with the harness's; absent in evidence that
+    /// is older than the measurement.
+    #[serde(default)]
+    pub clocks: Vec<ClockCheck>,
     /// Things a person should know about this comparison, in words.
     pub notes: Vec<String>,
+}
+
+/// The same known work, timed in turns by the harness and by a baseline's process.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ClockCheck {
+    /// The baseline.
+    pub baseline: String,
+    /// The work: bytes that the device copies within its memory.
+    pub copied_bytes: u64,
+    /// Seconds by the harness's clock, round by round.
+    pub harness_s: Vec<f64>,
+    /// Seconds by the baseline's.
+    pub baseline_s: Vec<f64>,
+}
+
+impl ClockCheck {
+    /// Returns the baseline's readings over the harness's: 1 when the clocks agree.
+    pub fn ratio(&self) -> Option<Interval> {
+        stats::paired_speedup(&self.harness_s, &self.baseline_s)
+    }
+
+    /// Says in a line how far the clocks agree.
+    pub fn describe(&self) -> String {
+        let Some(ratio) = self.ratio() else {
+            return format!("{}: the clocks were not compared", self.baseline);
+        };
+        let most = (ratio.low - 1.0).abs().max((ratio.high - 1.0).abs());
+        let verdict = match stats::judge(ratio) {
+            stats::Comparison::Tie => "clocks agree within",
+            _ => "clocks differ by up to",
+        };
+        format!(
+            "{}: {verdict} {:.1} % (its readings over the harness's: {:.3} [{:.3}, {:.3}], {} rounds \
+             of a copy of {} MiB)",
+            self.baseline,
+            most * 100.0,
+            ratio.mid,
+            ratio.low,
+            ratio.high,
+            self.harness_s.len(),
+            self.copied_bytes >> 20
+        )
+    }
 }
 
 /// What a comparison was for.
@@ -406,6 +454,9 @@ pub struct EvidenceExport {
     pub trials: Vec<RunTrial>,
     /// The comparisons, in order.
     pub comparisons: Vec<ComparisonRecord>,
+    /// The profiles, in order, without the profiler's files.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub profiles: Vec<ProfileRecord>,
     /// Further documents, by kind and in order.
     pub documents: BTreeMap<String, Vec<serde_json::Value>>,
     /// Every text that a trial names, by identity.
@@ -437,6 +488,32 @@ mod tests {
             }
         }
         files
+    }
+
+    #[test]
+    fn clocks_are_said_to_agree_or_to_differ() {
+        let check = |baseline_s: f64| ClockCheck {
+            baseline: "library".to_string(),
+            copied_bytes: 64 << 20,
+            harness_s: vec![1e-4; 9],
+            baseline_s: vec![baseline_s; 9],
+        };
+        assert_eq!(
+            check(1.002e-4).describe(),
+            "library: clocks agree within 0.2 % (its readings over the harness's: 1.002 [1.002, \
+             1.002], 9 rounds of a copy of 64 MiB)"
+        );
+        assert!(check(1.2e-4).describe().starts_with("library: clocks differ by up to 20.0 %"));
+        let none = ClockCheck { harness_s: Vec::new(), ..check(1.0) };
+        assert_eq!(none.describe(), "library: the clocks were not compared");
+    }
+
+    #[test]
+    fn a_comparison_from_before_clocks_were_compared_is_read() {
+        let text = r#"{"format": 1, "purpose": "final", "seed": 1, "contenders": [],
+                       "workloads": [], "missing": [], "notes": []}"#;
+        let record: ComparisonRecord = serde_json::from_str(text).expect("old evidence");
+        assert_eq!(record.clocks, []);
     }
 
     #[test]

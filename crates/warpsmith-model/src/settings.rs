@@ -36,6 +36,17 @@ pub struct RunSettings {
     pub compare_s: f64,
     /// How many times slower than the best so far is hopeless.
     pub hopeless_ratio: f64,
+    /// Whether the full gate runs kernels under sanitizers, where the target has some. Runs from before
+    /// there was a choice have none to record.
+    #[serde(default = "yes")]
+    pub sanitize: bool,
+    /// The workloads that matter; empty for all of the lab's.
+    #[serde(default)]
+    pub workloads: Vec<String>,
+}
+
+fn yes() -> bool {
+    true
 }
 
 /// What a campaign is for.
@@ -52,6 +63,8 @@ pub enum Goal {
     Tune,
     /// A paired comparison.
     Compare,
+    /// A profile of one kernel.
+    Profile,
 }
 
 impl Goal {
@@ -63,6 +76,7 @@ impl Goal {
             Self::Micro => "micro",
             Self::Tune => "tune",
             Self::Compare => "compare",
+            Self::Profile => "profile",
         }
     }
 }

@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{BlobId, EnvironmentId, Job, TrialId};
+use crate::{BlobId, DeviceState, EnvironmentId, Job, TrialId};
 
 /// Everything that was learned from evaluating one candidate once.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -94,6 +94,16 @@ pub enum Outcome {
         /// candidate was abandoned as hopeless.
         measurements: Vec<Measurement>,
     },
+}
+
+/// How the notes on sanitizers begin: on which shapes a trial ran under them, or why it did not.
+pub const SANITIZER_NOTE: &str = "sanitizers: ";
+
+impl Trial {
+    /// Returns what the trial's notes say of sanitizers.
+    pub fn sanitizer_notes(&self) -> impl Iterator<Item = &str> {
+        self.notes.iter().filter_map(|note| note.strip_prefix(SANITIZER_NOTE))
+    }
 }
 
 impl Outcome {
@@ -227,6 +237,15 @@ pub enum CrashCause {
         /// The words.
         message: String,
     },
+    /// A sanitizer saw it do what no kernel may do, whatever its outputs were.
+    Sanitizer {
+        /// The tool (`racecheck`).
+        tool: String,
+        /// What and where, in one line.
+        message: String,
+        /// The tool's own report.
+        report: String,
+    },
     /// A baseline's script raised an exception.
     Raised {
         /// The exception, in words.
@@ -247,6 +266,7 @@ impl fmt::Display for CrashCause {
             Self::Exited { status } => write!(f, "left its process with status {status}"),
             Self::NotLoadable { message } => write!(f, "could not be loaded: {message}"),
             Self::Device { message } => write!(f, "faulted on the device: {message}"),
+            Self::Sanitizer { tool, message, .. } => write!(f, "{tool}: {message}"),
             Self::Raised { message } => write!(f, "raised an exception: {message}"),
         }
     }
@@ -354,6 +374,13 @@ pub struct Measurement {
     /// device at the time.
     #[serde(default)]
     pub disturbed_s: Vec<f64>,
+    /// Seconds per launch of the same input again and again, with whatever that leaves in the caches; empty
+    /// where it was not measured. The samples above are taken with cold caches, as far as the target can.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warm_s: Vec<f64>,
+    /// What the device said of itself over `samples_s`; none where it says nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device_state: Option<DeviceState>,
     /// Launches in each batch.
     pub batch: u32,
     /// Ticks of the cycle counter per launch for the same batches; empty where there is none.

@@ -9,8 +9,8 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Ceilings, ChainRecord, ComparisonPurpose, ComparisonRecord, Environment, Finding, KernelText,
-    LabId, Params, Request,
+    Ceilings, ChainRecord, ComparisonPurpose, ComparisonRecord, Environment, FileBlob, Finding,
+    KernelText, LabId, Params, Request, WorkloadProfile,
 };
 
 /// A question to a worker.
@@ -22,11 +22,18 @@ pub enum Ask {
     /// What can this machine do at most?
     Ceilings,
     /// Does the reference hold, and does it prove the oracle?
-    Chain(LabRef),
+    Chain {
+        /// The lab.
+        lab: LabRef,
+        /// The workloads that will be used.
+        workloads: Vec<String>,
+    },
     /// What becomes of this candidate?
     Evaluate(Box<Request>),
     /// Which of these is faster?
     Compare(Box<CompareRequest>),
+    /// What does this candidate do on the device?
+    Profile(Box<ProfileRequest>),
 }
 
 /// A worker's answer.
@@ -43,6 +50,8 @@ pub enum Answer {
     Finding(Box<Finding>),
     /// To [`Ask::Compare`].
     Compared(Box<ComparisonRecord>),
+    /// To [`Ask::Profile`].
+    Profiled(Box<Profiled>),
     /// To anything: we broke, or the lab is refused. Never a candidate's failure.
     Failed {
         /// What and where and what to do.
@@ -102,4 +111,26 @@ pub enum ContenderRequest {
         /// The Python that runs it.
         python: PathBuf,
     },
+}
+
+/// A profile that is asked for.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ProfileRequest {
+    /// The lab; its seed determines the contents of the inputs.
+    pub lab: LabRef,
+    /// Contract and source.
+    pub kernel: KernelText,
+    /// The value of every tunable.
+    pub params: Params,
+    /// On which workloads.
+    pub workloads: Vec<String>,
+}
+
+/// A profile, yet without times: those are the clock's.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Profiled {
+    /// One per workload, in order.
+    pub workloads: Vec<WorkloadProfile>,
+    /// The profiler's files, which the workloads name.
+    pub files: Vec<FileBlob>,
 }

@@ -112,6 +112,8 @@ pub(crate) mod tests {
     pub(crate) fn measurement(workload: &str, samples_s: &[f64]) -> Measurement {
         Measurement {
             disturbed_s: Vec::new(),
+            warm_s: Vec::new(),
+            device_state: None,
             workload: workload.to_string(),
             samples_s: samples_s.to_vec(),
             batch: 1,

@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, Once, PoisonError};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use warpsmith_device::bind;
@@ -36,6 +37,16 @@ pub struct Pool {
     twins: HashMap<BlobId, Trial>,
     /// Compilers that run beside the measurement; none where they would disturb it.
     ahead: Option<Ahead>,
+    spent: Spent,
+}
+
+/// Where a pool's time went.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Spent {
+    /// While the worker answered.
+    pub measuring: Duration,
+    /// While there was nothing to do but wait for compilers.
+    pub compiling: Duration,
 }
 
 #[derive(Debug)]
@@ -57,6 +68,7 @@ impl Pool {
             queue: VecDeque::new(),
             twins: HashMap::new(),
             ahead: device.cuda.is_some().then(|| Ahead::new(project)),
+            spent: Spent::default(),
         }
     }
 
@@ -106,6 +118,7 @@ impl Pool {
     /// Answers the next request; none when nothing is queued. A worker that dies is replaced and
     /// asked once more.
     pub fn next(&mut self, lab: &Lab) -> Result<Option<Finding>> {
+        let started = Instant::now();
         if self.queue.iter().any(|queued| !queued.compiled) {
             self.compile_queue(lab)?;
         }
@@ -113,6 +126,8 @@ impl Pool {
         if let Some(ahead) = &self.ahead {
             ahead.wait_for(queued.ticket);
         }
+        self.spent.compiling += started.elapsed();
+        let started = Instant::now();
         let finding = match self.twin_of(lab, &queued) {
             Some(twin) => twin,
             None => match self.worker.ask(&Ask::Evaluate(Box::new(queued.request.clone())))? {
@@ -120,8 +135,14 @@ impl Pool {
                 other => anyhow::bail!("the worker answered an evaluation with {other:?}"),
             },
         };
+        self.spent.measuring += started.elapsed();
         self.remember(lab, &queued.kernel, &finding.trial);
         Ok(Some(finding))
+    }
+
+    /// Says where the time has gone since this was last asked.
+    pub fn take_spent(&mut self) -> Spent {
+        std::mem::take(&mut self.spent)
     }
 
     /// Asks the worker something else than an evaluation.

@@ -14,11 +14,11 @@ use warpsmith_device::cpu::{Cpu, CpuConfig, Quiet};
 use warpsmith_device::cuda::{Cuda, CudaConfig};
 use warpsmith_device::error::DeviceError;
 use warpsmith_device::target::Target;
-use warpsmith_device::{ceilings, compare, evaluate};
+use warpsmith_device::{ceilings, compare, evaluate, profile};
 use warpsmith_model::lab::{Kernel, TargetKind, parse_kernel};
 use warpsmith_model::{
     Answer, Ask, Ceilings, CompareRequest, ContenderRequest, Environment, Finding, KernelText, Lab,
-    LabId, LabRef, Request, Verdict,
+    LabId, LabRef, ProfileRequest, Request, Verdict,
 };
 
 use crate::labdir;
@@ -65,6 +65,7 @@ struct Worker {
     environment: Environment,
     ceilings: Option<Ceilings>,
     lab: Option<(PathBuf, Lab)>,
+    artifacts: PathBuf,
 }
 
 impl Worker {
@@ -83,16 +84,18 @@ impl Worker {
             }
         };
         let corpus = Corpus::new(CorpusOptions::new(Some(project.expected())));
-        Ok(Self { kind, target, corpus, environment, ceilings: None, lab: None })
+        let artifacts = project.artifacts();
+        Ok(Self { kind, target, corpus, environment, ceilings: None, lab: None, artifacts })
     }
 
     fn answer(&mut self, ask: &Ask) -> Result<Answer> {
         Ok(match ask {
             Ask::Environment => Answer::Environment(Box::new(self.environment.clone())),
             Ask::Ceilings => Answer::Ceilings(self.measure_ceilings()?),
-            Ask::Chain(lab) => self.chain(lab)?,
+            Ask::Chain { lab, workloads } => self.chain(lab, workloads)?,
             Ask::Evaluate(request) => self.evaluate(request)?,
             Ask::Compare(request) => self.compare(request)?,
+            Ask::Profile(request) => self.profile(request)?,
         })
     }
 
@@ -117,9 +120,15 @@ impl Worker {
         Ok(best)
     }
 
-    fn chain(&mut self, lab: &LabRef) -> Result<Answer> {
+    fn chain(&mut self, lab: &LabRef, workloads: &[String]) -> Result<Answer> {
         let lab_text = self.lab(&lab.dir, &lab.id)?;
-        let record = self.corpus.check_chain(&mut *self.target, &lab_text, lab.seed)?;
+        let mut wanted = Vec::new();
+        for name in workloads {
+            let known = lab_text.workload(name);
+            wanted.push(known.with_context(|| format!("the lab has no workload `{name}`"))?);
+        }
+        let target = &mut *self.target;
+        let record = self.corpus.check_chain_on(target, &lab_text, &wanted, lab.seed)?;
         Ok(Answer::Chain(Box::new(record)))
     }
 
@@ -195,6 +204,15 @@ impl Worker {
         let (target, corpus) = (&mut *self.target, &mut self.corpus);
         let record = compare::compare(target, corpus, &lab, &request.lab.dir, &entrants, &options)?;
         Ok(Answer::Compared(Box::new(record)))
+    }
+
+    fn profile(&mut self, request: &ProfileRequest) -> Result<Answer> {
+        let lab = self.lab(&request.lab.dir, &request.lab.id)?;
+        let kernel = parse(&lab, &request.kernel)?;
+        let _quiet = crate::pool::quiet(self.kind, Quiet::Timing)?;
+        let (target, corpus) = (&mut *self.target, &mut self.corpus);
+        let profiled = profile::profile(target, corpus, &lab, &kernel, request, &self.artifacts)?;
+        Ok(Answer::Profiled(Box::new(profiled)))
     }
 
     /// Returns the lab, loaded once; refuses a folder that holds something else than was asked.

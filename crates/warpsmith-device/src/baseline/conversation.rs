@@ -32,6 +32,15 @@ pub(super) struct Conversation {
     packages: Vec<String>,
 }
 
+/// What an answer carries.
+#[derive(Debug)]
+pub(super) struct Answer {
+    /// Seconds by the device's clock, where it has one.
+    pub(super) seconds: Option<f64>,
+    /// What the script says of how it computes, once it is prepared.
+    pub(super) remark: Option<String>,
+}
+
 impl Conversation {
     /// Starts an interpreter that inherits these files.
     pub(super) fn start(
@@ -93,8 +102,8 @@ impl Conversation {
         })
     }
 
-    /// Says a line and waits for the answer; returns the seconds that it carries, if any.
-    pub(super) fn ask(&mut self, line: &str, deadline: Duration) -> Result<Option<f64>, Fault> {
+    /// Says a line and waits for the answer.
+    pub(super) fn ask(&mut self, line: &str, deadline: Duration) -> Result<Answer, Fault> {
         let until = Instant::now() + deadline;
         let said = self.to.write_all(format!("{line}\n").as_bytes());
         if said.is_err() {
@@ -110,10 +119,16 @@ impl Conversation {
                 self.packages.join(", ")
             )));
         }
+        if let Some(reason) = answer["unavailable"].as_str() {
+            return Err(Fault::Unavailable(reason.to_string()));
+        }
         if let Some(message) = answer["raised"].as_str() {
             return Err(Fault::Crashed(CrashCause::Raised { message: message.to_string() }));
         }
-        Ok(answer["seconds"].as_f64())
+        Ok(Answer {
+            seconds: answer["seconds"].as_f64(),
+            remark: answer["remark"].as_str().map(str::to_string),
+        })
     }
 
     /// Stops every thread of the interpreter and waits until they stand.

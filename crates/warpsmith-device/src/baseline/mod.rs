@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use serde_json::{Map, Value, json};
-use warpsmith_model::lab::Role;
+use warpsmith_model::lab::{Baseline, Role};
 use warpsmith_model::{BlobId, DType, DeviceInfo, Lab, stats};
 
 use crate::error::DeviceError;
@@ -25,7 +25,7 @@ use crate::target::{
 };
 use conversation::Conversation;
 
-/// How long an interpreter may take to import the library and prepare.
+/// How long an interpreter may take to import the library and prepare, unless the baseline says more.
 const START_DEADLINE: Duration = Duration::from_secs(120);
 /// Empty commands whose median is the floor.
 const EMPTY_COMMANDS: usize = 50;
@@ -43,6 +43,8 @@ pub struct Python {
     axes: Vec<String>,
     scalars: Vec<String>,
     packages: Vec<String>,
+    /// How long an interpreter may take to import the library and prepare.
+    start_deadline: Duration,
     info: DeviceInfo,
     cases: Vec<Option<Inputs>>,
     floor_s: Option<f64>,
@@ -57,21 +59,23 @@ struct Inputs {
 }
 
 impl Python {
-    /// Makes a target for the baselines of a lab. `packages` are those of the baseline, to name when
-    /// one is missing; `info` describes the device, whose number of threads the baseline may use.
+    /// Makes a target for a baseline of a lab; `info` describes the device, whose number of threads the
+    /// baseline may use.
     pub fn new(
         interpreter: &Path,
         lab_dir: &Path,
         lab: &Lab,
-        packages: &[String],
+        baseline: &Baseline,
         info: &DeviceInfo,
     ) -> Self {
+        let start_s = baseline.start_s.map(|start_s| Duration::from_secs(start_s.into()));
         Self {
             interpreter: interpreter.to_path_buf(),
             lab_dir: lab_dir.to_path_buf(),
             axes: lab.axes.clone(),
             scalars: lab.scalars.iter().map(|scalar| scalar.name.clone()).collect(),
-            packages: packages.to_vec(),
+            packages: baseline.packages.clone(),
+            start_deadline: start_s.unwrap_or(START_DEADLINE),
             info: info.clone(),
             cases: Vec::new(),
             floor_s: None,
@@ -189,7 +193,7 @@ impl Target for Python {
         });
         let mut conversation =
             Conversation::start(&self.interpreter, self.info.threads, &fds, &self.packages)?;
-        conversation.ask(&plan.to_string(), START_DEADLINE)?;
+        let ready = conversation.ask(&plan.to_string(), self.start_deadline)?;
         conversation.freeze()?;
         Ok(Box::new(PythonSession {
             conversation,
@@ -197,6 +201,8 @@ impl Target for Python {
             tensors: program.tensors.clone(),
             outputs,
             deadline,
+            remark: ready.remark,
+            on_cuda: self.info.cuda.is_some(),
         }))
     }
 }
@@ -208,6 +214,10 @@ struct PythonSession {
     tensors: Vec<TensorPlan>,
     outputs: Outputs,
     deadline: Duration,
+    /// What the script says of how it computes.
+    remark: Option<String>,
+    /// Whether the script's process reads a clock of its own, the device's.
+    on_cuda: bool,
 }
 
 impl Session for PythonSession {
@@ -227,13 +237,27 @@ impl Session for PythonSession {
         };
         self.conversation.ask(&wake, self.deadline)?;
         let started = Instant::now();
-        let on_device_s = self.conversation.ask(&command, self.deadline)?;
+        let on_device_s = self.conversation.ask(&command, self.deadline)?.seconds;
         let elapsed_s = on_device_s.unwrap_or_else(|| started.elapsed().as_secs_f64());
         self.conversation.freeze()?;
         // A device has no threads that fall asleep.
         let wakes = on_device_s.is_none();
         self.last = cases.last().filter(|_| wakes).map(|case| (*case, elapsed_s));
-        Ok(Clocked { elapsed_s, ticks: None })
+        Ok(Clocked { elapsed_s, ticks: None, state: None })
+    }
+
+    fn time_copy(&mut self, bytes: usize) -> Result<Option<f64>, Fault> {
+        if !self.on_cuda {
+            return Ok(None);
+        }
+        self.conversation.thaw()?;
+        let answer = self.conversation.ask(&format!("copy {bytes}"), self.deadline)?;
+        self.conversation.freeze()?;
+        Ok(answer.seconds)
+    }
+
+    fn remark(&self) -> Option<&str> {
+        self.remark.as_deref()
     }
 
     fn output(&self, case: usize, tensor: usize) -> &[u8] {

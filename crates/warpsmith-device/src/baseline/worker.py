@@ -2,8 +2,8 @@
 
 The first line on standard input is a JSON document that says what to load and where tensors lie in
 the files that this process inherited. Afterwards each line is a list of case numbers to run, in
-order; an empty line runs nothing and measures the conversation itself. Every line gets one JSON
-line back. The harness holds the clock, except on a CUDA device, whose own clock the answer carries.
+order; an empty line runs nothing and measures the conversation itself; `copy BYTES` times a copy on
+the device, to compare its clock with the harness's. Every line gets one JSON line back. The harness holds the clock, except on a CUDA device, whose own clock the answer carries.
 """
 
 import gc
@@ -39,16 +39,22 @@ def main():
             run = module.run
         except ModuleNotFoundError as error:
             return reply(missing=error.name)
+        except FileNotFoundError as error:
+            # A script's way to say that it needs something that is not a Python package.
+            return reply(unavailable=str(error))
         except Exception as error:
             return reply(raised=describe(error))
-    reply(ready=True)
+    reply(ready=True, remark=state.get("remark") if isinstance(state, dict) else None)
 
     gc.disable()
     for line in commands:
         seconds = None
         try:
-            wanted = [int(case) for case in line.split()]
-            if device is not None and wanted:
+            words = line.split()
+            wanted = [int(case) for case in words if words[0] != "copy"]
+            if words[:1] == ["copy"]:
+                seconds = device.copy(int(words[1]))
+            elif device is not None and wanted:
                 seconds = device.launch(run, state, wanted)
             else:
                 for case in wanted:

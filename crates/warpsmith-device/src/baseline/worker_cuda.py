@@ -46,17 +46,7 @@ class Device:
             with torch.cuda.graph(graph, stream=self.stream):
                 results = [run(state, self.cases[case][0]) for case in cases]
             graph.replay()
-            self.stream.synchronize()
-            start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-            # The device waits until everything below is in its queue: an interpreter that has just been
-            # woken is slow, and its pauses would count.
-            torch.cuda._sleep(QUEUEING_CYCLES)
-            self.flush.fill_(1)
-            start.record()
-            graph.replay()
-            stop.record()
-            stop.synchronize()
-            seconds = start.elapsed_time(stop) * 1e-3
+            seconds = self.read_clock(graph)
             for case, result in zip(cases, results):
                 for name, view in self.cases[case][1].items():
                     tensor = result[name].contiguous()
@@ -64,3 +54,28 @@ class Device:
                         tensor = tensor.view(torch.int16)
                     view[...] = tensor.cpu().numpy().view(view.dtype).reshape(view.shape)
         return seconds
+
+    def copy(self, count):
+        """Times a copy of this many bytes on the device, under the same clock as launches."""
+        torch = self.torch
+        with torch.cuda.stream(self.stream):
+            source, target = (torch.empty(count, dtype=torch.uint8, device="cuda") for _ in range(2))
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph, stream=self.stream):
+                target.copy_(source)
+            return self.read_clock(graph)
+
+    def read_clock(self, graph):
+        """Replays a graph between two events, with the cache flushed; returns the seconds between them."""
+        torch = self.torch
+        self.stream.synchronize()
+        start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        # The device waits until everything below is in its queue: an interpreter that has just been
+        # woken is slow, and its pauses would count.
+        torch.cuda._sleep(QUEUEING_CYCLES)
+        self.flush.fill_(1)
+        start.record()
+        graph.replay()
+        stop.record()
+        stop.synchronize()
+        return start.elapsed_time(stop) * 1e-3

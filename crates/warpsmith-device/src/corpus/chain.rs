@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use warpsmith_model::lab::Role;
+use warpsmith_model::lab::{Role, Workload};
 use warpsmith_model::{Authority, ChainRecord, DType, FORMAT_VERSION, Lab, Proof, Sensitivity};
 
 use super::authority::{Answer, Authorities, Run, outputs_of, work_units};
@@ -18,17 +18,18 @@ use crate::target::{Extent, Target};
 /// candidate that ignores the input would pass for right.
 const LEAST_SENSITIVITY: f64 = 1e-3;
 
-/// Proves the lab and one content of every workload.
+/// Proves the lab and one content of each of these workloads.
 pub(super) fn check_chain(
     corpus: &mut Corpus,
     target: &mut dyn Target,
     lab: &Lab,
+    workloads: &[&Workload],
     seed: u64,
 ) -> Result<ChainRecord, DeviceError> {
     let started = Instant::now();
     prove(corpus, target, lab, seed)?;
     let mut authorities = Vec::new();
-    for workload in &lab.workloads {
+    for workload in workloads {
         corpus.cases(target, lab, workload, 0, seed, Want::Exactly(1))?;
         let answer = corpus.proven(lab).authorities.answer_for(lab, workload)?;
         let axes = bind::axis_values(lab, workload);

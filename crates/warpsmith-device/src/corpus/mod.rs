@@ -44,11 +44,13 @@ pub struct CorpusOptions {
 }
 
 impl CorpusOptions {
-    /// Returns options with a cache folder and two gibibytes of memory.
+    /// Returns options with a cache folder and a share of the memory that is free now.
     pub fn new(cache_dir: Option<PathBuf>) -> Self {
+        // A quarter: inputs and answers are also copied, to a device or to a process.
+        let free_bytes = crate::sys::memory::available_bytes().unwrap_or(0);
         Self {
             cache_dir,
-            memory_bytes: 2 << 30,
+            memory_bytes: (free_bytes / 4).max(LEAST_MEMORY_BYTES),
             launch_deadline: Duration::from_secs(120),
             compile_deadline: Duration::from_secs(120),
         }
@@ -95,6 +97,10 @@ pub enum Want {
     /// As many as pay; see [`contents_that_pay`].
     AsManyAsPay,
 }
+
+/// Memory that a corpus may use however little is free: less, and the sets of a large workload would be
+/// made again for every candidate.
+const LEAST_MEMORY_BYTES: usize = 2 << 30;
 
 /// Contents at least: one to warm up on and two to time.
 pub const LEAST_CONTENTS: usize = 3;
@@ -171,7 +177,19 @@ impl Corpus {
         lab: &Lab,
         seed: u64,
     ) -> Result<ChainRecord, DeviceError> {
-        chain::check_chain(self, target, lab, seed)
+        let all: Vec<&Workload> = lab.workloads.iter().collect();
+        chain::check_chain(self, target, lab, &all, seed)
+    }
+
+    /// Proves the lab, and one content of each of some workloads; returns what was done.
+    pub fn check_chain_on(
+        &mut self,
+        target: &mut dyn Target,
+        lab: &Lab,
+        workloads: &[&Workload],
+        seed: u64,
+    ) -> Result<ChainRecord, DeviceError> {
+        chain::check_chain(self, target, lab, workloads, seed)
     }
 
     /// Returns cases of a real workload under one distribution. The same seed gives the same cases.

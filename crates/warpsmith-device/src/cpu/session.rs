@@ -244,7 +244,7 @@ impl CpuSession {
         let elapsed = clock_after.saturating_duration_since(clock_before) + charged;
         let ticks =
             ticks_before.zip(ticks_after).map(|(before, after)| after.saturating_sub(before));
-        Ok(Clocked { elapsed_s: elapsed.as_secs_f64(), ticks })
+        Ok(Clocked { elapsed_s: elapsed.as_secs_f64(), ticks, state: None })
     }
 
     /// Waits until every thread spins. Yields instead of sleeping: this takes microseconds.
@@ -435,7 +435,8 @@ impl Session for CpuSession {
             // Case by case, because the cases share the scratch buffers that the earlier launches
             // fill for the last one.
             Extent::Blocks(_) => {
-                let mut sum = Clocked { elapsed_s: 0.0, ticks: info::ticks().map(|_| 0) };
+                let ticks = info::ticks().map(|_| 0);
+                let mut sum = Clocked { elapsed_s: 0.0, ticks, state: None };
                 for case in cases.chunks(1) {
                     self.command(Part::Prologue, case, &[])?;
                     let clocked = self.command(Part::Blocks, case, blocks)?;

@@ -152,6 +152,7 @@ fn program(
             maps: Vec::new(),
             scalar_types: Vec::new(),
         }),
+        gemm: None,
     }
 }
 

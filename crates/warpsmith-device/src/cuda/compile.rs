@@ -53,6 +53,7 @@ pub fn compile_unit(
         headers: unit.headers.clone(),
         options: options.clone(),
         output: folder.path().join(BINARY_FILE),
+        cpu_limit_s: unit.deadline.as_secs() + 2,
     };
     let started = Instant::now();
     let report = run(executable, &job, unit.deadline)?;
@@ -143,7 +144,10 @@ fn run(
     };
     let answer = reader.join().unwrap_or_default();
     serde_json::from_slice(&answer).map_err(|_| Fault::Compile {
-        message: format!("the compile process ended with {status}"),
+        message: format!(
+            "the compiler ended with {status}: it went beyond its limits on memory and processor \
+             time, or crashed"
+        ),
         log: String::new(),
     })
 }

@@ -133,6 +133,7 @@ impl Context {
             smem_per_block: self
                 .attribute(attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?,
             memory_bytes: memory_bytes as u64,
+            unmonitored: None,
         };
         let l2 = self.attribute(attribute::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE)?;
         Ok((name, u64::from(l2), info))
@@ -142,6 +143,19 @@ impl Context {
     pub(super) fn ticks_per_s(&self) -> Result<f64> {
         let khz = self.attribute(sys::CUdevice_attribute_enum::CU_DEVICE_ATTRIBUTE_CLOCK_RATE)?;
         Ok(f64::from(khz) * 1e3)
+    }
+
+    /// Returns the device's address on the bus, by which others know it too.
+    pub(super) fn bus_id(&self) -> Result<String> {
+        let mut address = [0 as std::ffi::c_char; 32];
+        let length = address.len() as c_int;
+        // SAFETY: the buffer has the stated length, and the driver ends the text with a zero.
+        let text = unsafe {
+            let code = sys::cuDeviceGetPCIBusId(address.as_mut_ptr(), length, self.device);
+            check("asking for the device's address", code)?;
+            CStr::from_ptr(address.as_ptr())
+        };
+        Ok(text.to_string_lossy().to_string())
     }
 
     /// Fills the cache with something that no kernel reads.
@@ -231,6 +245,14 @@ impl Buffer {
         // SAFETY: `at` is live.
         check("allocating", unsafe { sys::cuMemAlloc_v2(&raw mut at, bytes.max(1)) })?;
         Ok(Self { at, bytes })
+    }
+
+    /// Puts a copy of another buffer, of the same size, into the stream.
+    pub(super) fn copy_from(&self, from: &Self, stream: sys::CUstream) -> Result<()> {
+        assert_eq!(from.bytes, self.bytes, "copies fill the buffer");
+        // SAFETY: both buffers are live and of this size; the caller waits before it frees them.
+        let code = unsafe { sys::cuMemcpyDtoDAsync_v2(self.at, from.at, self.bytes, stream) };
+        check("copying on the device", code)
     }
 
     /// Copies bytes to an offset.

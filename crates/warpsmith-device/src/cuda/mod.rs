@@ -7,9 +7,14 @@
 
 pub(crate) mod ceilings;
 mod compile;
+mod cublaslt;
 mod driver;
 pub(crate) mod limits;
+mod monitor;
+pub mod ncu;
 mod nvrtc;
+mod process;
+pub mod sanitizer;
 pub mod sass;
 mod server;
 mod stamps;
@@ -18,30 +23,26 @@ mod wire;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::io::{self, Write};
-use std::net::Shutdown;
-use std::os::fd::OwnedFd;
-use std::os::unix::net::UnixStream;
+use std::io;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use warpsmith_model::lab::{Role, ScalarType};
-use warpsmith_model::{Compiler, CrashCause, CudaInfo, DeviceInfo, Environment, Guard};
+use warpsmith_model::{Compiler, CudaInfo, DeviceInfo, Environment, Guard};
 
 pub use compile::{COMPILER, Resources, compile_unit, resources};
 pub use nvrtc::{COMPILE_ARGUMENT, compile_main};
 pub use server::{DEVICE_ARGUMENT, device_main};
 
 use crate::cpu::{Cpu, CpuConfig, poison};
-use crate::sys::socket::{receive_message, send_message};
 use crate::target::{
-    Artifact, CaseId, Clocked, Extent, Fault, GridProgram, Program, Session, Target, TensorPlan,
-    Unit, Watched,
+    Artifact, CaseId, Clocked, Extent, Fault, GridProgram, Program, Sanitized, Sanitizer,
+    Sanitizers, Session, Target, TensorPlan, Unit, Watched,
 };
+use process::DeviceProcess;
 use wire::{
-    Ask, Clock, FailureKind, GUARD_BYTES, LaunchWire, MapWire, Reply, ScalarWire, SessionPlan,
+    Ask, Clock, GUARD_BYTES, GemmWire, LaunchWire, MapWire, Reply, ScalarWire, SessionPlan,
     TensorWire,
 };
 
@@ -75,6 +76,7 @@ pub fn device_of_arch(arch: &str) -> Option<DeviceInfo> {
             max_threads: 1024,
             smem_per_block: smem_kib << 10,
             memory_bytes: 0,
+            unmonitored: None,
         }),
     })
 }
@@ -86,6 +88,15 @@ pub struct CudaConfig {
     pub host: CpuConfig,
     /// The executable that serves as device process; this process's own when absent.
     pub device_exe: Option<PathBuf>,
+}
+
+/// The name that a unit gives as its compiler when there is nothing to compile: the program is a product
+/// that cuBLASLt computes.
+pub(crate) const CUBLASLT: &str = "cublaslt";
+
+/// Says whether there is a CUDA driver on this machine.
+pub fn has_driver() -> bool {
+    driver::is_present()
 }
 
 /// How long the device process may take to open its context, and for all that no candidate has a part
@@ -158,8 +169,7 @@ impl Cuda {
     pub fn environment(&self) -> Environment {
         let mut environment = self.host.environment();
         environment.device = self.info.clone();
-        let parts_dir = self.config.host.cache_dir.parent().unwrap_or(Path::new("."));
-        if let Ok(toolkit) = toolkit::find(parts_dir) {
+        if let Ok(toolkit) = toolkit::find(self.parts_dir()) {
             let version = toolkit.nvrtc.canonicalize().unwrap_or(toolkit.nvrtc);
             let version = version.file_name().unwrap_or_default().to_string_lossy().to_string();
             environment.compilers.push(Compiler { name: COMPILER.to_string(), version });
@@ -173,8 +183,57 @@ impl Cuda {
         environment
     }
 
+    /// The folder of optional parts, which `warpsmith setup` fills.
+    fn parts_dir(&self) -> &Path {
+        self.config.host.cache_dir.parent().unwrap_or(Path::new("."))
+    }
+
     fn process(&self) -> MutexGuard<'_, DeviceProcess> {
         self.device.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Runs as [`Target::watch`] does, with buffers that have no bytes to spare and hold nothing but inputs.
+    fn watch_bare(
+        &self,
+        watcher: &[OsString],
+        runs: &[(&Program, CaseId)],
+        deadline: Duration,
+    ) -> Result<Watched, Fault> {
+        let mut process = self.watched_process(watcher);
+        process.ask(&Ask::Strip, &[], PATIENCE)?;
+        self.run_watched(process, runs, deadline)
+    }
+
+    fn watched_process(&self, watcher: &[OsString]) -> DeviceProcess {
+        let exe = self.config.device_exe.clone();
+        DeviceProcess { exe, watcher: watcher.to_vec(), running: None, number: 0 }
+    }
+
+    fn run_watched(
+        &self,
+        mut process: DeviceProcess,
+        runs: &[(&Program, CaseId)],
+        deadline: Duration,
+    ) -> Result<Watched, Fault> {
+        let mut fault = None;
+        for (program, case) in runs {
+            if program.grid.is_none() {
+                return Err(misuse("only kernels are watched"));
+            }
+            let staged = self.cases.get(&case.0).ok_or_else(not_staged)?;
+            let ran = process.run_once(program, *case, &staged.contents, deadline);
+            match ran {
+                Ok(()) => {}
+                Err(crashed @ (Fault::Crashed(_) | Fault::TimedOut { .. })) => {
+                    fault = Some(crashed);
+                    break;
+                }
+                Err(other) => return Err(other),
+            }
+        }
+        // Whatever happened, the watcher has something to say about it.
+        let status = process.finish(deadline)?;
+        Ok(Watched { status, fault })
     }
 
     /// Opens a session of the reference, on the CPU.
@@ -203,11 +262,13 @@ impl Cuda {
     fn open_on_device(
         &mut self,
         program: &Program,
-        grid: &GridProgram,
         cases: &[CaseId],
         deadline: Duration,
     ) -> Result<Box<dyn Session>, Fault> {
-        let module = module_of(program)?;
+        let module = match program.gemm {
+            None => module_of(program)?,
+            Some(_) => Vec::new(),
+        };
         let mut process = self.device.lock().unwrap_or_else(PoisonError::into_inner);
         let number = process.alive()?;
         for case in cases {
@@ -217,11 +278,13 @@ impl Cuda {
                 staged.on_device = Some(number);
             }
         }
-        let plan = session_plan(program, grid, cases, module.len())?;
+        let plan = session_plan(program, cases, module.len());
         let session = self.next_session;
         self.next_session += 1;
         let ask = Ask::Open { session, plan: Box::new(plan) };
-        process.ask(&ask, &[&module], PATIENCE)?;
+        let Reply::Opened { remark } = process.ask(&ask, &[&module], PATIENCE)? else {
+            return Err(misuse("the device process opened no session"));
+        };
         drop(process);
         let outputs: Vec<usize> = (0..program.tensors.len())
             .filter(|idx| program.tensors[*idx].role == Role::Output)
@@ -235,6 +298,7 @@ impl Cuda {
             regions: vec![Vec::new(); cases.len()],
             outputs: outputs.iter().map(|idx| (*idx, program.tensors[*idx].bytes())).collect(),
             lost: None,
+            remark,
         }))
     }
 }
@@ -245,11 +309,13 @@ impl Target for Cuda {
     }
 
     fn compile(&mut self, unit: &Unit) -> Result<Artifact, Fault> {
-        if unit.compiler == COMPILER {
-            let executable = self.config.device_exe.as_deref();
-            compile_unit(&self.config.host.cache_dir, executable, unit)
-        } else {
-            self.host.compile(unit)
+        match unit.compiler.as_str() {
+            COMPILER => {
+                let executable = self.config.device_exe.as_deref();
+                compile_unit(&self.config.host.cache_dir, executable, unit)
+            }
+            CUBLASLT => toolkit::find_cublaslt(self.parts_dir()).map(library_artifact),
+            _ => self.host.compile(unit),
         }
     }
 
@@ -295,32 +361,48 @@ impl Target for Cuda {
         }
     }
 
+    fn time_copy(&mut self, bytes: usize) -> Result<Option<f64>, Fault> {
+        match self.process().ask(&Ask::Copy { bytes }, &[], PATIENCE)? {
+            Reply::Clocked { seconds, .. } => Ok(Some(seconds)),
+            _ => Err(misuse("the device process read no clock")),
+        }
+    }
+
+    fn speed(&mut self) -> Option<f64> {
+        let mut process = self.process();
+        process.running.as_ref()?;
+        // A process that does not answer says so at the next launch.
+        match process.ask(&Ask::Limits, &[], PATIENCE) {
+            // Clocks alone say little: under the power cap they are low whenever a kernel works hard.
+            Ok(Reply::Limits(limits)) => {
+                let is_slowed = limits?.iter().any(|limit| limit.is_slowdown());
+                Some(if is_slowed { 0.0 } else { 1.0 })
+            }
+            _ => None,
+        }
+    }
+
     fn watch(
         &mut self,
         watcher: &[OsString],
         runs: &[(&Program, CaseId)],
         deadline: Duration,
     ) -> Result<Watched, Fault> {
-        let exe = self.config.device_exe.clone();
-        let mut process =
-            DeviceProcess { exe, watcher: watcher.to_vec(), running: None, number: 0 };
-        let mut fault = None;
-        for (program, case) in runs {
-            let grid = program.grid.as_ref().ok_or_else(|| misuse("a reference is not watched"))?;
-            let staged = self.cases.get(&case.0).ok_or_else(not_staged)?;
-            let ran = process.run_once(program, grid, *case, &staged.contents, deadline);
-            match ran {
-                Ok(()) => {}
-                Err(crashed @ (Fault::Crashed(_) | Fault::TimedOut { .. })) => {
-                    fault = Some(crashed);
-                    break;
-                }
-                Err(other) => return Err(other),
-            }
-        }
-        // Whatever happened, the watcher has something to say about it.
-        let status = process.finish(deadline)?;
-        Ok(Watched { status, fault })
+        let process = self.watched_process(watcher);
+        self.run_watched(process, runs, deadline)
+    }
+
+    fn sanitizers(&self) -> Result<Option<Sanitizers>, Fault> {
+        sanitizer::describe(self.parts_dir()).map(Some)
+    }
+
+    fn sanitize(
+        &mut self,
+        tool: Sanitizer,
+        runs: &[(&Program, CaseId)],
+        deadline: Duration,
+    ) -> Result<Sanitized, Fault> {
+        sanitizer::check(self, tool, runs, deadline)
     }
 
     fn open(
@@ -329,9 +411,10 @@ impl Target for Cuda {
         cases: &[CaseId],
         deadline: Duration,
     ) -> Result<Box<dyn Session>, Fault> {
-        match &program.grid {
-            Some(grid) => self.open_on_device(program, grid, cases, deadline),
-            None => self.open_on_host(program, cases, deadline),
+        if program.grid.is_some() || program.gemm.is_some() {
+            self.open_on_device(program, cases, deadline)
+        } else {
+            self.open_on_host(program, cases, deadline)
         }
     }
 }
@@ -348,12 +431,24 @@ fn module_of(program: &Program) -> Result<Vec<u8>, Fault> {
     Ok(module)
 }
 
-fn session_plan(
-    program: &Program,
-    grid: &GridProgram,
-    cases: &[CaseId],
-    module_bytes: usize,
-) -> Result<SessionPlan, Fault> {
+/// A library as the artifact that a program loads. Its file is too large to read it through each time; it
+/// is the user's, and no candidate's.
+fn library_artifact(path: PathBuf) -> Artifact {
+    let bytes = std::fs::metadata(&path).map_or(0, |meta| meta.len());
+    let identity = format!("{} {bytes}", path.display());
+    Artifact {
+        binary: warpsmith_model::BlobId::of(identity.as_bytes()),
+        command: vec![CUBLASLT.to_string(), path.display().to_string()],
+        path,
+        log: String::new(),
+        compile_s: 0.0,
+        cached: true,
+    }
+}
+
+fn session_plan(program: &Program, cases: &[CaseId], module_bytes: usize) -> SessionPlan {
+    let none = GridProgram { launches: Vec::new(), maps: Vec::new(), scalar_types: Vec::new() };
+    let grid = program.grid.as_ref().unwrap_or(&none);
     let tensors = program.tensors.iter().map(|tensor| TensorWire {
         bytes: tensor.bytes(),
         dtype: tensor.dtype,
@@ -378,7 +473,19 @@ fn session_plan(
         box_extents: map.box_extents.iter().rev().copied().collect(),
         swizzle: map.swizzle,
     });
-    Ok(SessionPlan {
+    let gemm = program.gemm.map(|gemm| GemmWire {
+        library: program.artifact.path.clone(),
+        a: gemm.a,
+        b: gemm.b,
+        c: gemm.c,
+        m: gemm.m,
+        n: gemm.n,
+        k: gemm.k,
+        b_transposed: gemm.b_transposed,
+        dtype: program.tensors[gemm.a].dtype,
+        c_dtype: program.tensors[gemm.c].dtype,
+    });
+    SessionPlan {
         module_bytes,
         cases: cases.iter().map(|case| case.0).collect(),
         tensors: tensors.collect(),
@@ -387,182 +494,7 @@ fn session_plan(
         scratch: program.scratch.clone(),
         launches: launches.collect(),
         maps: maps.collect(),
-    })
-}
-
-/// The process that owns the device, and its successors.
-#[derive(Debug)]
-struct DeviceProcess {
-    exe: Option<PathBuf>,
-    /// A program, with its arguments, that runs the process and watches it; empty for none.
-    watcher: Vec<OsString>,
-    running: Option<Running>,
-    /// Counts the processes: what one of them held, the next one does not.
-    number: u64,
-}
-
-#[derive(Debug)]
-struct Running {
-    child: Child,
-    socket: UnixStream,
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        // Both fail only for a process that has ended already.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-impl DeviceProcess {
-    /// Makes sure that a process runs; returns its number.
-    fn alive(&mut self) -> Result<u64, Fault> {
-        if self.running.is_none() {
-            let starting = broken("starting the device process");
-            let (socket, theirs) = UnixStream::pair().map_err(&starting)?;
-            let child = self
-                .command()?
-                .arg(DEVICE_ARGUMENT)
-                .stdin(Stdio::from(OwnedFd::from(theirs)))
-                .stdout(Stdio::null())
-                .spawn()
-                .map_err(&starting)?;
-            self.number += 1;
-            self.running = Some(Running { child, socket });
-        }
-        Ok(self.number)
-    }
-
-    /// The command that starts the process, alone or under its watcher.
-    fn command(&self) -> Result<Command, Fault> {
-        let own = Path::new("/proc/self/exe");
-        let exe = self.exe.as_deref().unwrap_or(own);
-        let Some((watcher, arguments)) = self.watcher.split_first() else {
-            return Ok(Command::new(exe));
-        };
-        // To the watcher, the link would be the watcher itself.
-        let exe = exe.canonicalize().map_err(broken("finding this program's file"))?;
-        let mut command = Command::new(watcher);
-        command.args(arguments).arg(exe);
-        Ok(command)
-    }
-
-    /// Takes in the inputs of a case.
-    fn stage(&mut self, case: usize, contents: &[Vec<u8>]) -> Result<(), Fault> {
-        let sizes = contents.iter().map(Vec::len).collect();
-        let payload: Vec<&[u8]> = contents.iter().map(Vec::as_slice).collect();
-        self.ask(&Ask::Stage { case, sizes }, &payload, PATIENCE)?;
-        Ok(())
-    }
-
-    /// Runs a program once on a case, without a clock, and forgets both.
-    fn run_once(
-        &mut self,
-        program: &Program,
-        grid: &GridProgram,
-        case: CaseId,
-        contents: &[Vec<u8>],
-        deadline: Duration,
-    ) -> Result<(), Fault> {
-        let module = module_of(program)?;
-        self.stage(case.0, contents)?;
-        let session = 0;
-        let plan = Box::new(session_plan(program, grid, &[case], module.len())?);
-        self.ask(&Ask::Open { session, plan }, &[&module], PATIENCE.max(deadline))?;
-        self.ask(&Ask::Watch { session, slot: 0 }, &[], deadline)?;
-        self.ask(&Ask::Close { session }, &[], PATIENCE)?;
-        self.ask(&Ask::Unstage { case: case.0 }, &[], PATIENCE)?;
-        Ok(())
-    }
-
-    /// Lets the process end by itself, so that its watcher can say what it saw; none when it was ended
-    /// already, or did not end in time.
-    fn finish(&mut self, deadline: Duration) -> Result<Option<ExitStatus>, Fault> {
-        let Some(running) = &mut self.running else { return Ok(None) };
-        let ending = broken("ending the device process");
-        running.socket.shutdown(Shutdown::Both).map_err(&ending)?;
-        let started = Instant::now();
-        while started.elapsed() < deadline {
-            if let Some(status) = running.child.try_wait().map_err(&ending)? {
-                self.running = None;
-                return Ok(Some(status));
-            }
-            std::thread::sleep(FINISH_LOOK);
-        }
-        self.running = None;
-        Ok(None)
-    }
-
-    /// Asks, with bytes behind the question, and returns the answer. A process that does not answer in
-    /// time is ended.
-    fn ask(&mut self, ask: &Ask, payload: &[&[u8]], deadline: Duration) -> Result<Reply, Fault> {
-        self.alive()?;
-        let talked = self.talk(ask, payload, deadline);
-        match talked {
-            Ok(Reply::Failed(failure)) => {
-                let message = failure.message;
-                Err(match failure.kind {
-                    FailureKind::Refused => Fault::Crashed(CrashCause::NotLoadable { message }),
-                    FailureKind::Faulted => {
-                        // It ends by itself; a watcher has yet to say what it saw.
-                        if self.watcher.is_empty() {
-                            self.running = None;
-                        }
-                        Fault::Crashed(CrashCause::Device { message })
-                    }
-                    FailureKind::OutOfMemory => Fault::Unavailable(format!(
-                        "the device is out of memory: {message}; choose smaller workloads"
-                    )),
-                    FailureKind::NoDevice => {
-                        self.running = None;
-                        Fault::Unavailable(message)
-                    }
-                    FailureKind::Broken => {
-                        self.running = None;
-                        let what = "using the device".to_string();
-                        Fault::Broken { what, source: io::Error::other(message) }
-                    }
-                })
-            }
-            Ok(reply) => Ok(reply),
-            Err(error) => {
-                // Whatever it is doing, nobody waits for it any longer.
-                self.running = None;
-                let is_late =
-                    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut);
-                Err(match is_late {
-                    true => Fault::TimedOut { limit_s: deadline.as_secs_f64() },
-                    false => Fault::Crashed(CrashCause::Device {
-                        message: format!("the device process ended: {error}"),
-                    }),
-                })
-            }
-        }
-    }
-
-    fn talk(&mut self, ask: &Ask, payload: &[&[u8]], deadline: Duration) -> io::Result<Reply> {
-        let running = self.running.as_mut().ok_or_else(|| io::Error::other("no process"))?;
-        let deadline = deadline.max(Duration::from_millis(1));
-        running.socket.set_read_timeout(Some(deadline))?;
-        running.socket.set_write_timeout(Some(deadline.max(PATIENCE)))?;
-        send_message(&mut running.socket, ask)?;
-        for bytes in payload {
-            running.socket.write_all(bytes)?;
-        }
-        receive_message(&mut running.socket)
-    }
-
-    /// Receives the bytes that follow an answer.
-    fn bytes(&mut self, count: usize) -> Result<Vec<u8>, Fault> {
-        let receiving = broken("receiving outputs");
-        let running = self.running.as_mut();
-        let running = running.ok_or_else(|| receiving(io::Error::other("no process")))?;
-        wire::receive_bytes(&mut running.socket, count).map_err(|error| {
-            // What is left of them would be taken for the next answer.
-            self.running = None;
-            receiving(error)
-        })
+        gemm,
     }
 }
 
@@ -581,6 +513,8 @@ struct CudaSession {
     outputs: Vec<(usize, usize)>,
     /// Why the session cannot go on.
     lost: Option<String>,
+    /// What a library chose.
+    remark: Option<String>,
 }
 
 impl CudaSession {
@@ -596,9 +530,12 @@ impl CudaSession {
     fn clocked(&self, cases: &[usize], clock: Clock) -> Result<Clocked, Fault> {
         let ask = Ask::Launch { session: self.session, slots: cases.to_vec(), clock };
         match self.process()?.ask(&ask, &[], self.deadline)? {
-            Reply::Clocked { seconds } => Ok(Clocked { elapsed_s: seconds, ticks: None }),
-            Reply::Counted(Some(ticks)) => {
-                Ok(Clocked { elapsed_s: ticks as f64 / self.ticks_per_s, ticks: Some(ticks) })
+            Reply::Clocked { seconds, state } => {
+                Ok(Clocked { elapsed_s: seconds, ticks: None, state })
+            }
+            Reply::Counted { ticks: Some(ticks), state } => {
+                let elapsed_s = ticks as f64 / self.ticks_per_s;
+                Ok(Clocked { elapsed_s, ticks: Some(ticks), state })
             }
             _ => Err(misuse("the device process read no clock")),
         }
@@ -647,6 +584,10 @@ impl Session for CudaSession {
 
     fn launch_warm(&mut self, cases: &[usize]) -> Result<Option<Clocked>, Fault> {
         self.clocked(cases, Clock::Warm).map(Some)
+    }
+
+    fn remark(&self) -> Option<&str> {
+        self.remark.as_deref()
     }
 
     fn output(&self, case: usize, tensor: usize) -> &[u8] {

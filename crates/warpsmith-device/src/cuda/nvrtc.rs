@@ -14,6 +14,8 @@ use landlock::{
 use libloading::{Library, Symbol};
 use serde::{Deserialize, Serialize};
 
+use crate::sys::process;
+
 /// The first argument that makes a binary call [`compile_main`].
 pub const COMPILE_ARGUMENT: &str = "__nvrtc";
 
@@ -30,6 +32,8 @@ pub(super) struct CompileJob {
     pub(super) readable: Vec<PathBuf>,
     /// Where the machine code goes.
     pub(super) output: PathBuf,
+    /// Seconds of processor time that it may take.
+    pub(super) cpu_limit_s: u64,
 }
 
 /// How it went.
@@ -53,6 +57,7 @@ fn compile() -> Result<CompileReport, String> {
     let mut text = Vec::new();
     std::io::stdin().read_to_end(&mut text).map_err(|error| error.to_string())?;
     let job: CompileJob = serde_json::from_slice(&text).map_err(|error| error.to_string())?;
+    limit(&job).map_err(|error| format!("cannot limit the compiler: {error}"))?;
     confine(&job).map_err(|error| format!("cannot confine the compiler: {error}"))?;
     // SAFETY: the library is NVIDIA's compiler, which the user installed; loading it runs its own
     // initialisers and nothing else.
@@ -60,6 +65,21 @@ fn compile() -> Result<CompileReport, String> {
         .map_err(|error| format!("cannot load {}: {error}", job.library.display()))?;
     let compiler = Compiler::new(&library)?;
     compiler.compile(&job)
+}
+
+/// Bytes of address space: the library itself takes less than a tenth of it, and templates or constants
+/// that grow without end must not take the machine's memory along.
+const MEMORY_BYTES: u64 = 4 << 30;
+
+/// Bytes of a file that it writes.
+const FILE_BYTES: u64 = 256 << 20;
+
+/// Limits what this process may use; whatever goes beyond ends it, and the worker says so.
+fn limit(job: &CompileJob) -> std::io::Result<()> {
+    process::limit(libc::RLIMIT_CORE, 0)?;
+    process::limit(libc::RLIMIT_CPU, job.cpu_limit_s)?;
+    process::limit(libc::RLIMIT_AS, MEMORY_BYTES)?;
+    process::limit(libc::RLIMIT_FSIZE, FILE_BYTES)
 }
 
 /// Leaves this process the files that compiling takes: a source could otherwise include any file of

@@ -8,13 +8,19 @@ use std::collections::HashMap;
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::rc::Rc;
 
-use cudarc::driver::sys::CUresult;
+use cudarc::driver::sys::{CUfunction, CUresult, CUstream};
+use warpsmith_model::{DeviceState, stats};
 
+use super::cublaslt::{Library, Matrices, Product, Proposal};
 use super::driver::{self, Argument, Buffer, Context, DriverError, Extents, MapShape, Module};
+use super::monitor::Monitor;
 use super::stamps::Stamps;
 use super::wire::{
-    self, Ask, Clock, Failure, FailureKind, GUARD_BYTES, Reply, ScalarWire, SessionPlan, TensorWire,
+    self, Ask, Clock, Failure, FailureKind, GUARD_BYTES, GemmWire, Reply, ScalarWire, SessionPlan,
+    TensorWire,
 };
 use crate::cpu::poison::{self, INPUT_SLACK};
 use crate::sys::process;
@@ -25,6 +31,12 @@ pub const DEVICE_ARGUMENT: &str = "__cuda";
 
 /// Bytes that are written between readings, as a multiple of the cache.
 const FLUSH_FACTOR: usize = 2;
+
+/// How often each algorithm that a library proposes is timed before one is chosen.
+const CHOOSING_ROUNDS: usize = 5;
+/// What NVIDIA recommends as workspace of cuBLAS: more on Hopper and later than before.
+const WORKSPACE_BYTES: usize = 32 << 20;
+const HOPPER_WORKSPACE_BYTES: usize = 64 << 20;
 
 /// Serves one worker. A binary calls this, before anything else, when its first argument is
 /// [`DEVICE_ARGUMENT`].
@@ -77,24 +89,60 @@ type Answered = Result<(Reply, Vec<u8>), Failure>;
 
 struct Device {
     context: Context,
+    /// What can be asked how the device is, or why nothing can.
+    monitor: Result<Monitor, String>,
     l2_bytes: u64,
     sms: u32,
     smem_per_block: u32,
     /// Made when cycles are first asked for.
     stamps: Option<Stamps>,
+    buffers: Buffers,
     /// Inputs on the device, and what they should be.
     cases: HashMap<usize, Vec<(Buffer, Vec<u8>)>>,
     sessions: HashMap<u64, Session>,
+    /// Loaded when the first session needs it.
+    library: Option<Rc<Library>>,
+    /// Algorithms that were chosen, with the words for them: every session of a product uses the same.
+    choices: Vec<(GemmWire, Proposal, String)>,
+}
+
+/// What buffers are like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Buffers {
+    /// Between guards, and filled before a kernel sees them.
+    Guarded,
+    /// As large as they must be, and untouched except for inputs.
+    Bare,
+}
+
+impl Buffers {
+    /// Returns the bytes on either side of a tensor.
+    fn guard_bytes(self) -> usize {
+        match self {
+            Self::Guarded => GUARD_BYTES,
+            Self::Bare => 0,
+        }
+    }
 }
 
 struct Session {
     plan: SessionPlan,
-    /// Unloaded after everything that refers to it.
-    _module: Module,
-    functions: Vec<cudarc::driver::sys::CUfunction>,
+    work: Work,
+    buffers: Buffers,
     scratch: Vec<Buffer>,
     /// By slot, the outputs in tensor order.
     outputs: Vec<Vec<Buffer>>,
+}
+
+/// What a session runs.
+enum Work {
+    Kernel {
+        /// Unloaded after everything that refers to it.
+        _module: Module,
+        functions: Vec<CUfunction>,
+    },
+    /// A library's product of the tensors at these places.
+    Product { product: Product, a: usize, b: usize, c: usize },
 }
 
 impl Device {
@@ -107,16 +155,19 @@ impl Device {
         let context = Context::open()
             .map_err(|error| Failure { kind: FailureKind::NoDevice, message: error.to_string() })?;
         let (_, l2_bytes, info) = context.describe().map_err(failure)?;
-        let (sms, smem_per_block) = (info.sms, info.smem_per_block);
-        let stamps = None;
+        let monitor = context.bus_id().map_err(|error| error.to_string());
         Ok(Self {
             context,
+            monitor: monitor.and_then(|bus_id| Monitor::open(&bus_id)),
             l2_bytes,
-            sms,
-            smem_per_block,
-            stamps,
+            sms: info.sms,
+            smem_per_block: info.smem_per_block,
+            stamps: None,
+            buffers: Buffers::Guarded,
             cases: HashMap::new(),
             sessions: HashMap::new(),
+            library: None,
+            choices: Vec::new(),
         })
     }
 
@@ -124,9 +175,14 @@ impl Device {
         let done = (Reply::Done, Vec::new());
         Ok(match ask {
             Ask::Describe => {
-                let (name, l2_bytes, info) = self.context.describe().map_err(failure)?;
+                let (name, l2_bytes, mut info) = self.context.describe().map_err(failure)?;
+                info.unmonitored = self.monitor.as_ref().err().cloned();
                 let ticks_per_s = self.context.ticks_per_s().map_err(failure)?;
                 (Reply::Device { name, l2_bytes, ticks_per_s, info }, Vec::new())
+            }
+            Ask::Strip => {
+                self.buffers = Buffers::Bare;
+                done
             }
             Ask::Stage { case, sizes } => {
                 self.stage(*case, sizes, payload)?;
@@ -138,12 +194,19 @@ impl Device {
             }
             Ask::Changed { case } => (Reply::Changed(self.changed(*case)?), Vec::new()),
             Ask::Open { session, plan } => {
-                let opened = self.prepare(plan, payload)?;
+                let (opened, remark) = self.prepare(plan, payload)?;
                 self.sessions.insert(*session, opened);
-                done
+                (Reply::Opened { remark }, Vec::new())
             }
             Ask::Launch { session, slots, clock } => {
                 (self.launch(*session, slots, *clock)?, Vec::new())
+            }
+            Ask::Copy { bytes } => {
+                let seconds = self.time_copy(*bytes)?;
+                (Reply::Clocked { seconds, state: self.state() }, Vec::new())
+            }
+            Ask::Limits => {
+                (Reply::Limits(self.monitor.as_ref().ok().map(Monitor::limits)), Vec::new())
             }
             Ask::Watch { session, slot } => {
                 let session = self.session(*session)?;
@@ -173,10 +236,13 @@ impl Device {
         for size in sizes {
             let (content, after) = rest.split_at(*size);
             rest = after;
-            let buffer = Buffer::new(size + 2 * GUARD_BYTES).map_err(failure)?;
-            // What lies beside an input is NaN in every element type.
-            buffer.fill(0, buffer.bytes, &[INPUT_SLACK]).map_err(failure)?;
-            buffer.write(GUARD_BYTES, content).map_err(failure)?;
+            let guard_bytes = self.buffers.guard_bytes();
+            let buffer = Buffer::new(size + 2 * guard_bytes).map_err(failure)?;
+            if self.buffers == Buffers::Guarded {
+                // What lies beside an input is NaN in every element type.
+                buffer.fill(0, buffer.bytes, &[INPUT_SLACK]).map_err(failure)?;
+            }
+            buffer.write(guard_bytes, content).map_err(failure)?;
             inputs.push((buffer, content.to_vec()));
         }
         self.cases.insert(case, inputs);
@@ -188,7 +254,8 @@ impl Device {
         for (idx, (buffer, expected)) in inputs.iter().enumerate() {
             let mut region = vec![0; buffer.bytes];
             buffer.read(0, &mut region).map_err(failure)?;
-            let content = GUARD_BYTES..GUARD_BYTES + expected.len();
+            let guard_bytes = self.buffers.guard_bytes();
+            let content = guard_bytes..guard_bytes + expected.len();
             let is_slack = |byte: &u8| *byte == INPUT_SLACK;
             let guards_hold = region[..content.start].iter().all(is_slack)
                 && region[content.end..].iter().all(is_slack);
@@ -199,54 +266,127 @@ impl Device {
         Ok(None)
     }
 
-    fn prepare(&self, plan: &SessionPlan, module: &[u8]) -> Result<Session, Failure> {
-        let module = Module::load(module).map_err(failure)?;
-        let mut functions = Vec::new();
-        for launch in &plan.launches {
-            let function = module.function(&launch.entry).map_err(failure)?;
-            let passed = plan.tensors.len()
-                + plan.axes.len()
-                + plan.scalars.len()
-                + plan.scratch.len()
-                + plan.maps.len();
-            let taken = driver::count_parameters(function);
-            if taken != passed {
-                let entry = &launch.entry;
-                let message =
-                    format!("`{entry}` takes {taken} parameters; the lab passes {passed}");
-                return Err(Failure { kind: FailureKind::Refused, message });
-            }
-            if launch.smem > self.smem_per_block {
-                let message = format!(
-                    "`{}` wants {} bytes of dynamic shared memory; a block of this device gets at most {}: \
-                     let `constraints` say so, with SMEM_PER_BLOCK",
-                    launch.entry, launch.smem, self.smem_per_block
-                );
-                return Err(Failure { kind: FailureKind::Refused, message });
-            }
-            driver::allow_shared_memory(function, launch.smem).map_err(failure)?;
-            functions.push(function);
-        }
+    fn prepare(
+        &mut self,
+        plan: &SessionPlan,
+        module: &[u8],
+    ) -> Result<(Session, Option<String>), Failure> {
+        let (work, proposals) = match &plan.gemm {
+            None => (load_kernel(plan, module, self.smem_per_block)?, Vec::new()),
+            Some(gemm) => self.describe_product(gemm)?,
+        };
         let mut scratch = Vec::new();
         for bytes in &plan.scratch {
             let buffer = Buffer::new(*bytes as usize).map_err(failure)?;
-            // Contents that no kernel should rely on.
-            buffer.fill(0, buffer.bytes, &[0xff]).map_err(failure)?;
+            if self.buffers == Buffers::Guarded {
+                // Contents that no kernel should rely on.
+                buffer.fill(0, buffer.bytes, &[0xff]).map_err(failure)?;
+            }
             scratch.push(buffer);
         }
         let mut outputs = Vec::new();
         for _ in &plan.cases {
             let mut of_case = Vec::new();
             for tensor in plan.tensors.iter().filter(|tensor| tensor.is_output) {
-                of_case.push(Buffer::new(tensor.bytes + 2 * GUARD_BYTES).map_err(failure)?);
+                let bytes = tensor.bytes + 2 * self.buffers.guard_bytes();
+                of_case.push(Buffer::new(bytes).map_err(failure)?);
             }
             outputs.push(of_case);
         }
-        let session = Session { plan: plan.clone(), _module: module, functions, scratch, outputs };
-        for slot in 0..plan.cases.len() {
-            session.poison(slot)?;
+        let buffers = self.buffers;
+        let mut session = Session { plan: plan.clone(), work, buffers, scratch, outputs };
+        let mut remark = None;
+        if let (Some(gemm), false) = (&plan.gemm, plan.cases.is_empty()) {
+            remark = Some(self.choose(&mut session, gemm, &proposals)?);
         }
-        Ok(session)
+        if buffers == Buffers::Guarded {
+            for slot in 0..plan.cases.len() {
+                session.poison(slot)?;
+            }
+        }
+        Ok((session, remark))
+    }
+
+    /// Describes a product to the library, which is loaded if it is not yet; returns what the library
+    /// proposes, too.
+    fn describe_product(&mut self, gemm: &GemmWire) -> Result<(Work, Vec<Proposal>), Failure> {
+        let library = self.library(&gemm.library)?;
+        let (_, _, info) = self.context.describe().map_err(failure)?;
+        let generation = info.arch.trim_start_matches("sm_").trim_end_matches(char::is_alphabetic);
+        let workspace_bytes = match generation.parse::<u32>() {
+            Ok(90..) => HOPPER_WORKSPACE_BYTES,
+            _ => WORKSPACE_BYTES,
+        };
+        let (product, proposals) = Product::new(library, gemm, workspace_bytes).map_err(failure)?;
+        Ok((Work::Product { product, a: gemm.a, b: gemm.b, c: gemm.c }, proposals))
+    }
+
+    fn library(&mut self, path: &Path) -> Result<Rc<Library>, Failure> {
+        if let Some(library) = self.library.as_ref().filter(|library| library.path() == path) {
+            return Ok(Rc::clone(library));
+        }
+        let loaded = Library::load(path)
+            .map_err(|message| Failure { kind: FailureKind::NoLibrary, message })?;
+        let library = Rc::new(loaded);
+        self.library = Some(Rc::clone(&library));
+        Ok(library)
+    }
+
+    /// Times what the library proposes, under the clock that kernels are timed with, and keeps the
+    /// fastest, as a careful user of the library would; says which it is.
+    fn choose(
+        &mut self,
+        session: &mut Session,
+        gemm: &GemmWire,
+        proposals: &[Proposal],
+    ) -> Result<String, Failure> {
+        let known = self.choices.iter().find(|(known, _, _)| known == gemm);
+        if let (Some((_, chosen, words)), Work::Product { product, .. }) =
+            (known, &mut session.work)
+        {
+            product.choose(*chosen);
+            return Ok(words.clone());
+        }
+        let stream = self.context.stream;
+        let mut arguments = [session.arguments(0, &self.cases)?];
+        let mut running = Vec::new();
+        for (place, proposal) in proposals.iter().enumerate() {
+            session.take(*proposal);
+            // The first call loads code, which has no place in a graph. What the library proposes and
+            // then refuses to run is not chosen.
+            if session.enqueue(stream, &mut arguments).is_ok() {
+                self.context.synchronize().map_err(failure)?;
+                let graph = self.context.capture(|| session.enqueue(stream, &mut arguments));
+                running.push((place, graph.map_err(failure)?, Vec::new()));
+            }
+        }
+        for _ in 0..CHOOSING_ROUNDS {
+            for (_, graph, samples_s) in &mut running {
+                self.flush_cache()?;
+                samples_s.push(self.context.replay(graph).map_err(failure)?);
+            }
+        }
+        let typical_s = |samples_s: &[f64]| stats::median(samples_s).unwrap_or(f64::INFINITY);
+        let fastest = running
+            .iter()
+            .min_by(|(_, _, one), (_, _, other)| typical_s(one).total_cmp(&typical_s(other)));
+        let Some((place, _, _)) = fastest else {
+            let message = "cuBLASLt runs none of the algorithms that it proposes".to_string();
+            return Err(Failure { kind: FailureKind::Refused, message });
+        };
+        let chosen = proposals[*place];
+        session.take(chosen);
+        let words = match &session.work {
+            Work::Product { product, .. } => product.words(place + 1, proposals.len()),
+            Work::Kernel { .. } => String::new(),
+        };
+        self.choices.push((gemm.clone(), chosen, words.clone()));
+        Ok(words)
+    }
+
+    fn flush_cache(&mut self) -> Result<(), Failure> {
+        let flush_bytes = FLUSH_FACTOR * (self.l2_bytes as usize).max(1 << 20);
+        self.context.flush_cache(flush_bytes).map_err(failure)
     }
 
     /// Runs slots one after the other, as one graph; returns what the clock says of its last replay.
@@ -280,10 +420,28 @@ impl Device {
         }
         let seconds = self.context.replay(&graph).map_err(failure)?;
         self.context.synchronize().map_err(failure)?;
+        let state = self.state();
         Ok(match stamps {
-            Some(stamps) => Reply::Counted(stamps.cycles().map_err(failure)?),
-            None => Reply::Clocked { seconds },
+            Some(stamps) => Reply::Counted { ticks: stamps.cycles().map_err(failure)?, state },
+            None => Reply::Clocked { seconds, state },
         })
+    }
+
+    /// Times a copy with the clock and the care that launches get.
+    fn time_copy(&mut self, bytes: usize) -> Result<f64, Failure> {
+        let (from, to) =
+            (Buffer::new(bytes).map_err(failure)?, Buffer::new(bytes).map_err(failure)?);
+        let stream = self.context.stream;
+        let graph = self.context.capture(|| to.copy_from(&from, stream)).map_err(failure)?;
+        self.flush_cache()?;
+        let seconds = self.context.replay(&graph).map_err(failure)?;
+        self.context.synchronize().map_err(failure)?;
+        Ok(seconds)
+    }
+
+    /// Says how the device is; none where it cannot be asked.
+    fn state(&self) -> Option<DeviceState> {
+        self.monitor.as_ref().ok().map(Monitor::state)
     }
 
     fn session(&self, session: u64) -> Result<&Session, Failure> {
@@ -308,6 +466,10 @@ impl Session {
     }
 
     fn poison(&self, slot: usize) -> Result<(), Failure> {
+        if self.buffers == Buffers::Bare {
+            let message = "bare buffers have no guards to poison".to_string();
+            return Err(Failure { kind: FailureKind::Broken, message });
+        }
         let outputs = self.outputs.get(slot).ok_or_else(no_case)?;
         let mut canary = vec![0; GUARD_BYTES];
         poison::fill_canary(&mut canary);
@@ -323,21 +485,40 @@ impl Session {
     /// Puts the launches into the stream, once for each list of arguments.
     fn enqueue(
         &self,
-        stream: cudarc::driver::sys::CUstream,
+        stream: CUstream,
         arguments: &mut [Vec<Argument>],
     ) -> Result<(), DriverError> {
         for arguments in arguments {
-            for (launch, function) in self.plan.launches.iter().zip(&self.functions) {
-                let extents = Extents {
-                    grid: launch.grid,
-                    block: launch.block,
-                    cluster: launch.cluster,
-                    smem: launch.smem,
-                };
-                driver::launch(stream, *function, extents, arguments)?;
+            match &self.work {
+                Work::Kernel { functions, .. } => {
+                    for (launch, function) in self.plan.launches.iter().zip(functions) {
+                        let extents = Extents {
+                            grid: launch.grid,
+                            block: launch.block,
+                            cluster: launch.cluster,
+                            smem: launch.smem,
+                        };
+                        driver::launch(stream, *function, extents, arguments)?;
+                    }
+                }
+                Work::Product { product, a, b, c } => {
+                    let at = |place: usize| match arguments[place] {
+                        Argument::Pointer(at) => at,
+                        _ => unreachable!("tensors come first among the arguments"),
+                    };
+                    let matrices = Matrices { a: at(*a), b: at(*b), c: at(*c) };
+                    product.enqueue(stream, matrices)?;
+                }
             }
         }
         Ok(())
+    }
+
+    /// Computes by another of the algorithms that a library proposes.
+    fn take(&mut self, proposal: Proposal) {
+        if let Work::Product { product, .. } = &mut self.work {
+            product.choose(proposal);
+        }
     }
 
     fn arguments(
@@ -354,7 +535,8 @@ impl Session {
                 true => outputs.next(),
                 false => inputs.next().map(|(buffer, _)| buffer),
             };
-            tensors.push(buffer.ok_or_else(no_case)?.at + GUARD_BYTES as u64);
+            let guard_bytes = self.buffers.guard_bytes() as u64;
+            tensors.push(buffer.ok_or_else(no_case)?.at + guard_bytes);
         }
         let mut arguments: Vec<Argument> = tensors.iter().copied().map(Argument::Pointer).collect();
         arguments.extend(self.plan.axes.iter().map(|value| Argument::Int(*value as i32)));
@@ -375,6 +557,36 @@ impl Session {
         }
         Ok(arguments)
     }
+}
+
+fn load_kernel(plan: &SessionPlan, module: &[u8], smem_per_block: u32) -> Result<Work, Failure> {
+    let module = Module::load(module).map_err(failure)?;
+    let mut functions = Vec::new();
+    for launch in &plan.launches {
+        let function = module.function(&launch.entry).map_err(failure)?;
+        let passed = plan.tensors.len()
+            + plan.axes.len()
+            + plan.scalars.len()
+            + plan.scratch.len()
+            + plan.maps.len();
+        let taken = driver::count_parameters(function);
+        if taken != passed {
+            let entry = &launch.entry;
+            let message = format!("`{entry}` takes {taken} parameters; the lab passes {passed}");
+            return Err(Failure { kind: FailureKind::Refused, message });
+        }
+        if launch.smem > smem_per_block {
+            let message = format!(
+                "`{}` wants {} bytes of dynamic shared memory; a block of this device gets at most \
+                 {smem_per_block}: let `constraints` say so, with SMEM_PER_BLOCK",
+                launch.entry, launch.smem
+            );
+            return Err(Failure { kind: FailureKind::Refused, message });
+        }
+        driver::allow_shared_memory(function, launch.smem).map_err(failure)?;
+        functions.push(function);
+    }
+    Ok(Work::Kernel { _module: module, functions })
 }
 
 fn no_session() -> Failure {

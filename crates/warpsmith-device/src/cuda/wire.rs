@@ -3,9 +3,10 @@
 
 use std::io::{self, Read};
 use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
-use warpsmith_model::{CudaInfo, DType};
+use warpsmith_model::{ClockLimit, CudaInfo, DType, DeviceState};
 
 /// Bytes on either side of every tensor that no kernel may touch.
 pub(super) const GUARD_BYTES: usize = 4096;
@@ -15,18 +16,25 @@ pub(super) const GUARD_BYTES: usize = 4096;
 pub(super) enum Ask {
     /// What device there is.
     Describe,
+    /// From now on allocate no more than tensors and scratch need and write nothing but inputs: guards and
+    /// poison would hide from a sanitizer what it looks for. Comes before anything is staged.
+    Strip,
     /// Take in the inputs of a case; their bytes follow, one after the other.
     Stage { case: usize, sizes: Vec<usize> },
     /// Forget a case.
     Unstage { case: usize },
     /// Compare the inputs of a case with what was staged.
     Changed { case: usize },
-    /// Load a module and prepare a session; the module's bytes follow.
+    /// Load a module, or a library, and prepare a session; the module's bytes follow.
     Open { session: u64, plan: Box<SessionPlan> },
     /// Run these slots, one after the other, under one reading of the clock, with caches as stated.
     Launch { session: u64, slots: Vec<usize>, clock: Clock },
     /// Run a slot without a graph and a clock, for whoever watches: a profiler or a sanitizer.
     Watch { session: u64, slot: usize },
+    /// Time a copy of this many bytes within the device's memory.
+    Copy { bytes: usize },
+    /// What holds the device's clocks back at this moment.
+    Limits,
     /// Send the outputs of a slot with their guards; the bytes follow the answer.
     Fetch { session: u64, slot: usize },
     /// Fill the outputs of a slot with poison, and their guards with canaries.
@@ -60,6 +68,26 @@ pub(super) struct SessionPlan {
     pub(super) scratch: Vec<u64>,
     pub(super) launches: Vec<LaunchWire>,
     pub(super) maps: Vec<MapWire>,
+    /// A product to compute by cuBLASLt, instead of launches of a module.
+    pub(super) gemm: Option<GemmWire>,
+}
+
+/// C = A B on row-major matrices; the tensors by their places.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct GemmWire {
+    /// The library's file.
+    pub(super) library: PathBuf,
+    pub(super) a: usize,
+    pub(super) b: usize,
+    pub(super) c: usize,
+    pub(super) m: u64,
+    pub(super) n: u64,
+    pub(super) k: u64,
+    /// Whether B is N,K.
+    pub(super) b_transposed: bool,
+    /// The type of A and B.
+    pub(super) dtype: DType,
+    pub(super) c_dtype: DType,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -104,11 +132,22 @@ pub(super) enum Reply {
         ticks_per_s: f64,
         info: CudaInfo,
     },
+    /// A session is ready; the remark is for people.
+    Opened {
+        remark: Option<String>,
+    },
     Clocked {
         seconds: f64,
+        /// How the device was right after it; none where it cannot be asked.
+        state: Option<DeviceState>,
     },
     /// Cycles, where a multiprocessor has counted them.
-    Counted(Option<u64>),
+    Counted {
+        ticks: Option<u64>,
+        state: Option<DeviceState>,
+    },
+    /// None where the device cannot be asked.
+    Limits(Option<Vec<ClockLimit>>),
     /// The index of an input that is not what was staged, if one is.
     Changed(Option<usize>),
     /// This many bytes follow.
@@ -133,6 +172,8 @@ pub(super) enum FailureKind {
     OutOfMemory,
     /// There is no driver or no device.
     NoDevice,
+    /// A library that the session needs cannot be used; nothing else is affected.
+    NoLibrary,
     /// Anything else.
     Broken,
 }

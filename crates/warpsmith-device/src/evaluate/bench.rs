@@ -5,7 +5,7 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
 
-use warpsmith_model::lab::{Baseline, Kernel, Role, Workload};
+use warpsmith_model::lab::{Baseline, BaselineProgram, Kernel, Role, Workload};
 use warpsmith_model::rng::Rng;
 use warpsmith_model::{
     Blob, Build, Environment, ErrorSize, Fidelity, Guard, Job, Lab, Mismatch, MismatchKind,
@@ -16,6 +16,7 @@ use crate::bind;
 use crate::check::{self, Budget, Coverage, Wrong};
 use crate::clock;
 use crate::corpus::{Case, Corpus};
+use crate::cuda::CUBLASLT;
 use crate::error::DeviceError;
 use crate::target::{
     Artifact, CaseId, Clocked, Extent, Fault, LaunchPlan, Program, Session, Target, TensorPlan,
@@ -82,17 +83,23 @@ impl Subject<'_> {
             Self::Kernel { kernel, params } => {
                 bind::kernel_unit(lab, kernel, params, shape, target.info(), deadline)
             }
-            Self::Baseline { baseline } => Ok(Unit {
-                file_name: baseline.script.clone(),
-                source: String::new(),
-                headers: Vec::new(),
-                entries: Vec::new(),
-                signature: Vec::new(),
-                defines: Vec::new(),
-                compiler: String::new(),
-                flags: Vec::new(),
-                deadline,
-            }),
+            Self::Baseline { baseline } => {
+                let (file_name, compiler) = match &baseline.program {
+                    BaselineProgram::Script(path) => (path.clone(), String::new()),
+                    BaselineProgram::CublasLt(_) => (baseline.name.clone(), CUBLASLT.to_string()),
+                };
+                Ok(Unit {
+                    file_name,
+                    source: String::new(),
+                    headers: Vec::new(),
+                    entries: Vec::new(),
+                    signature: Vec::new(),
+                    defines: Vec::new(),
+                    compiler,
+                    flags: Vec::new(),
+                    deadline,
+                })
+            }
         }
     }
 
@@ -107,9 +114,10 @@ impl Subject<'_> {
             Self::Kernel { kernel, params } => {
                 bind::kernel_program(lab, kernel, params, shape, target.info(), artifact)
             }
-            Self::Baseline { .. } => Ok(Program {
+            Self::Baseline { baseline } => Ok(Program {
                 artifact,
                 tensors: bind::tensor_plans(lab, shape)?,
+                gemm: bind::baseline_gemm(lab, baseline, shape)?,
                 axes: bind::axis_values(lab, shape),
                 scalars: bind::scalar_values(lab, shape)?,
                 scratch: Vec::new(),
@@ -347,6 +355,21 @@ impl<'a> Bench<'a> {
             .launch(slots, extent)
             .map_err(|fault| launch_outcome(&self.subject, workload, fault))?;
         self.launch_s += clocked.elapsed_s;
+        Ok(clocked)
+    }
+
+    /// Launches with caches as the same launches leave them, and counts the time; none where the target
+    /// cannot tell cold from warm.
+    pub(crate) fn launch_warm(
+        &mut self,
+        session: &mut dyn Session,
+        slots: &[usize],
+        workload: &str,
+    ) -> Result<Option<Clocked>, Stop> {
+        let clocked = session
+            .launch_warm(slots)
+            .map_err(|fault| launch_outcome(&self.subject, workload, fault))?;
+        self.launch_s += clocked.as_ref().map_or(0.0, |clocked| clocked.elapsed_s);
         Ok(clocked)
     }
 

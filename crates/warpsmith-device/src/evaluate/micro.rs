@@ -94,6 +94,8 @@ pub(super) fn measure(bench: &mut Bench<'_>, workload: &Workload) -> Result<Meas
         workload: workload.name.clone(),
         samples_s: settled.samples_s,
         disturbed_s: settled.disturbed_s,
+        warm_s: Vec::new(),
+        device_state: settled.device_state,
         batch: 1,
         ticks: settled.ticks,
         share: wave.len() as f64 / last.blocks as f64,

@@ -11,6 +11,7 @@
 //! | proof shapes against the reference | | | every distribution, each twice |
 //! | shapes drawn from the lab's ranges | | | six, every distribution, each twice |
 //! | real shapes before timing | | one content | every affordable distribution, two contents of the first, same input twice and in two processes |
+//! | sanitizers, where the target has some | | | every proof shape and the least workload |
 //! | timing | one wave of blocks | short | long |
 //! | timed outputs | where written | a random sample of rows when large | all of every one |
 //!
@@ -21,6 +22,7 @@ mod bench;
 mod gate;
 mod micro;
 mod readings;
+mod sanitize;
 mod timing;
 
 use std::time::Instant;
@@ -148,6 +150,8 @@ fn judge(
             for workload in &workloads {
                 gated.push(gate::workload(bench, workload)?);
             }
+            // After everything that is quicker, and before timing, whose readings would count for nothing.
+            sanitize::check(bench, &workloads)?;
             for (workload, gated) in workloads.iter().zip(gated) {
                 measurements.push(timing::full(bench, workload, gated)?);
             }

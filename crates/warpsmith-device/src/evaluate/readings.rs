@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use warpsmith_model::StopReason;
+use warpsmith_model::{DeviceState, StopReason};
 
 use super::bench::{Bench, Stop};
 use crate::clock::{self, Rule};
@@ -16,10 +16,11 @@ const LOOK_EVERY: Duration = Duration::from_millis(2);
 const PATIENCE: f64 = 3.0;
 
 /// One reading of the clock, scaled to one whole launch.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Reading {
     time_s: f64,
     ticks: Option<u64>,
+    state: Option<DeviceState>,
 }
 
 /// The readings so far.
@@ -40,6 +41,7 @@ pub(super) struct Settled {
     pub(super) samples_s: Vec<f64>,
     pub(super) ticks: Vec<u64>,
     pub(super) disturbed_s: Vec<f64>,
+    pub(super) device_state: Option<DeviceState>,
 }
 
 impl Readings {
@@ -79,10 +81,12 @@ impl Readings {
         workload: &str,
     ) -> Result<Option<StopReason>, Stop> {
         let clocked = bench.launch(session, slots, extent, workload)?;
-        let is_quiet = bench.is_quiet();
+        let is_slowed = clocked.state.as_ref().is_some_and(DeviceState::is_slowed);
+        let is_quiet = bench.is_quiet() && !is_slowed;
         let reading = Reading {
             time_s: clocked.elapsed_s / launches,
             ticks: clocked.ticks.map(|ticks| (ticks as f64 / launches) as u64),
+            state: clocked.state,
         };
         if self.gave_up || (self.was_quiet && is_quiet) {
             self.counted.push(reading);
@@ -97,7 +101,7 @@ impl Readings {
             self.gave_up = true;
             self.counted.append(&mut self.disturbed);
             bench.notes.push(format!(
-                "{workload}: something else kept the machine busy; its readings count nevertheless"
+                "{workload}: something else kept the machine busy or slow; its readings count nevertheless"
             ));
         }
         let samples_s: Vec<f64> = self.counted.iter().map(|reading| reading.time_s).collect();
@@ -123,6 +127,13 @@ impl Readings {
             ));
         }
         bench.notes.extend(clock::remarks(workload, &samples_s, floor_s));
-        Settled { samples_s, ticks, disturbed_s: self.disturbed.iter().map(time_s).collect() }
+        let states = self.counted.iter().skip(warm_up).filter_map(|reading| reading.state.as_ref());
+        let device_state = states.fold(None, |all: Option<DeviceState>, state| {
+            let mut all = all.unwrap_or_else(|| state.clone());
+            all.widen(state);
+            Some(all)
+        });
+        let disturbed_s = self.disturbed.iter().map(time_s).collect();
+        Settled { samples_s, ticks, disturbed_s, device_state }
     }
 }

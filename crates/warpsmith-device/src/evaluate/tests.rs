@@ -3,11 +3,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use warpsmith_model::rng::Rng;
-use warpsmith_model::{CrashCause, Guard, MismatchKind, Stage, StopReason, Trial, Verdict, stats};
+use warpsmith_model::{
+    ClockLimit, CrashCause, DeviceState, Guard, MismatchKind, Span, Stage, StopReason, Trial,
+    Verdict, stats,
+};
 
 use super::*;
 use crate::fake::Fake;
-use crate::target::{CaseId, Fault};
+use crate::target::{CaseId, Fault, Flaw, Program, Sanitized, Sanitizer};
 use crate::testing::{corpus, environment, lab, lab_with, machine, request, with_fast};
 
 const BOTH: [&str; 2] = ["small", "large"];
@@ -323,4 +326,162 @@ fn a_shape_that_is_not_served_is_named_in_the_notes() {
     assert_eq!(trial.outcome.verdict(), Verdict::Passed);
     assert_eq!(trial.notes.len(), 2, "{:?}", trial.notes);
     assert!(trial.notes[0].contains("one (N=1)"));
+}
+
+/// Returns the verdict of the full gate where sanitizers say this of `10_fast`.
+fn sanitized(
+    judge: impl FnMut(Sanitizer, &Program) -> Result<Sanitized, Fault> + 'static,
+) -> (Trial, Fake) {
+    let mut fake = machine();
+    fake.sanitizer(judge);
+    let trial = trial(&mut fake, Fidelity::Full);
+    (trial, fake)
+}
+
+fn elements(program: &Program) -> usize {
+    program.tensors[0].elements()
+}
+
+#[test]
+fn sanitizers_see_the_proof_shapes_and_the_least_workload() {
+    let seen: Rc<RefCell<Vec<(Sanitizer, usize)>>> = Rc::default();
+    let log = Rc::clone(&seen);
+    let (trial, _) = sanitized(move |tool, program| {
+        log.borrow_mut().push((tool, elements(program)));
+        Ok(Sanitized::Clean)
+    });
+    assert_eq!(trial.outcome.verdict(), Verdict::Passed);
+    let of_one = |tool| [1, 1023, 4096].map(|elements| (tool, elements));
+    let expected: Vec<_> = Sanitizer::ALL.into_iter().flat_map(of_one).collect();
+    assert_eq!(*seen.borrow(), expected);
+    assert_eq!(
+        trial.sanitizer_notes().collect::<Vec<_>>(),
+        ["memcheck, racecheck, initcheck found nothing on one, odd, small (fake 1)"]
+    );
+}
+
+#[test]
+fn what_a_sanitizer_flags_is_the_outcome_with_its_line() {
+    let (trial, fake) = sanitized(|tool, program| {
+        if tool != Sanitizer::Racecheck || elements(program) < 4096 {
+            return Ok(Sanitized::Clean);
+        }
+        let has_lines = program.artifact.command.contains(&"-lines".to_string());
+        let place = if has_lines { "10_fast.c:7" } else { "blend+0x70" };
+        let (message, report) = (format!("race at {place}"), "the whole story".to_string());
+        Ok(Sanitized::Flagged(Flaw { message, report }))
+    });
+    assert_eq!(trial.outcome.verdict(), Verdict::Crashed);
+    assert_eq!(
+        trial.outcome.describe(),
+        "crashed on one, odd, small: racecheck: race at 10_fast.c:7"
+    );
+    assert!(fake.compiled().iter().any(|unit| unit.flags.contains(&"-lines".to_string())));
+    assert_eq!(trial.builds.len(), 1, "the build with lines is not the candidate's");
+    let text = serde_json::to_string(&trial).expect("JSON");
+    assert_eq!(serde_json::from_str::<Trial>(&text).expect("read back"), trial);
+}
+
+#[test]
+fn a_sanitizer_that_comes_to_no_end_is_a_verdict_on_small_shapes_and_a_note_on_real_ones() {
+    let unfinished = |least: usize| {
+        sanitized(move |tool, program| {
+            let is_slow = tool == Sanitizer::Racecheck && elements(program) >= least;
+            Ok(if is_slow { Sanitized::Unfinished { limit_s: 9.0 } } else { Sanitized::Clean })
+        })
+        .0
+    };
+    assert_eq!(
+        unfinished(1000).outcome.describe(),
+        "timed out on one, odd, under racecheck: no answer within 9 s"
+    );
+    let trial = unfinished(4096);
+    assert_eq!(trial.outcome.verdict(), Verdict::Passed);
+    let notes: Vec<&str> = trial.sanitizer_notes().collect();
+    assert_eq!(
+        notes,
+        [
+            "racecheck did not finish within 9 s on small",
+            "memcheck, initcheck found nothing on one, odd, small (fake 1)",
+            "racecheck found nothing on one, odd (fake 1)",
+        ]
+    );
+}
+
+#[test]
+fn a_doubtful_or_broken_sanitizer_is_never_a_clean_one() {
+    let (trial, _) = sanitized(|tool, _| match tool {
+        Sanitizer::Racecheck => Ok(Sanitized::Doubtful("lost count of barriers".to_string())),
+        _ => Ok(Sanitized::Clean),
+    });
+    let notes: Vec<&str> = trial.sanitizer_notes().collect();
+    assert_eq!(
+        notes,
+        [
+            "racecheck is in doubt about one, odd, small: lost count of barriers",
+            "memcheck, initcheck found nothing on one, odd, small (fake 1)",
+        ]
+    );
+    let mut fake = machine();
+    fake.sanitizer(|_, _| Err(Fault::Unavailable("it does not start".to_string())));
+    let lab = lab();
+    let request = request(&lab, Fidelity::Full, &BOTH);
+    let kernel = lab.kernel("10_fast").expect("there");
+    let environment = environment(&fake);
+    let error = evaluate(&mut fake, &mut corpus(), &lab, kernel, &request, &environment, None)
+        .expect_err("we broke");
+    assert_eq!(error.to_string(), "running `10_fast` under memcheck");
+}
+
+#[test]
+fn leaving_sanitizers_out_is_recorded() {
+    let lab = lab();
+    let mut request = request(&lab, Fidelity::Full, &BOTH);
+    request.limits.sanitize = false;
+    let mut fake = machine();
+    fake.sanitizer(|_, _| panic!("nobody asked for it"));
+    let trial = run(&mut fake, &lab, &request);
+    assert_eq!(trial.outcome.verdict(), Verdict::Passed);
+    assert_eq!(trial.notes, ["sanitizers: ran without sanitizers (--no-sanitizer)"]);
+    // Where there are none, nothing was left out.
+    assert!(run(&mut machine(), &lab, &request).notes.is_empty());
+}
+
+#[test]
+fn warm_times_and_the_state_of_the_device_are_kept_beside_the_cold_ones() {
+    let mut fake = machine();
+    fake.warm_share(0.5);
+    let mut readings = 0;
+    fake.state(move || {
+        readings += 1;
+        // A reading under a slowdown is set aside and leaves no trace in the state.
+        let is_slowed = readings % 5 == 0;
+        let limit = if is_slowed { ClockLimit::HardwareThermal } else { ClockLimit::PowerCap };
+        DeviceState {
+            sm_clock_hz: Some(Span::of(if is_slowed { 5e8 } else { 1.98e9 })),
+            limited_by: [limit].into(),
+            ..DeviceState::default()
+        }
+    });
+    let full = trial(&mut fake, Fidelity::Full);
+    let mut set_aside = 0;
+    for measurement in full.outcome.measurements() {
+        let cold_s = stats::median(&measurement.samples_s).expect("samples");
+        assert!(measurement.warm_s.len() >= 7, "{}", measurement.warm_s.len());
+        for warm_s in &measurement.warm_s {
+            assert!((warm_s / cold_s - 0.5).abs() < 1e-6, "{warm_s} for {cold_s}");
+        }
+        let state = measurement.device_state.as_ref().expect("it was asked");
+        assert_eq!(state.describe(), "SM clock 1980 MHz, limited by power cap");
+        set_aside += measurement.disturbed_s.len();
+    }
+    assert!(set_aside > 0, "{:?}", full.notes);
+    let ranked = trial(&mut machine(), Fidelity::Rank);
+    assert!(
+        ranked
+            .outcome
+            .measurements()
+            .iter()
+            .all(|measurement| measurement.warm_s.is_empty() && measurement.device_state.is_none())
+    );
 }

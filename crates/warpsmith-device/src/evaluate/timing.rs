@@ -14,13 +14,15 @@ use crate::bind;
 use crate::clock::{self, Rule};
 use crate::corpus::{Case, Want};
 use crate::error::DeviceError;
-use crate::target::{Extent, Program};
+use crate::target::{Extent, Program, Session};
 
 /// Readings of the clock that one session should give.
 const READINGS_PER_SESSION: usize = 4;
 /// Output bytes that a ranking session prepares, as far as the readings allow: fresh memory costs
 /// about a millisecond a mebibyte, which the search would pay for in each trial.
 const RANK_OUTPUT_BYTES: usize = 4 << 20;
+/// Readings of launches with warm caches, once the others are taken: enough for an interval of the median.
+const WARM_READINGS: usize = 9;
 /// Output bytes of timed launches that are judged in a ranking session; of more, a random share.
 const RANK_JUDGED_BYTES: usize = 4 << 20;
 /// Output bytes that a session of the full fidelity prepares at most.
@@ -53,6 +55,7 @@ fn rank_by(
         estimate_s: bench.limits.incumbent_s.get(&workload.name).copied(),
         session_output_bytes: RANK_OUTPUT_BYTES,
         judged_bytes: Some(RANK_JUDGED_BYTES),
+        warm_readings: 0,
     };
     measure(bench, workload, &program, &cases, &plan, ErrorSize::default())
 }
@@ -72,8 +75,29 @@ pub(super) fn full(
         estimate_s: Some(gated.fastest_s),
         session_output_bytes: FULL_OUTPUT_BYTES,
         judged_bytes: None,
+        warm_readings: WARM_READINGS,
     };
     measure(bench, workload, &program, &cases, &plan, gated.error)
+}
+
+/// Times launches of one input again and again, where the target can tell cold from warm. Nobody is ranked
+/// or compared by these times, so the outputs, which were judged before, are not judged again.
+fn warm(
+    bench: &mut Bench<'_>,
+    session: &mut dyn Session,
+    readings: usize,
+    batch: usize,
+    workload: &str,
+) -> Result<Vec<f64>, Stop> {
+    let slots = vec![0; batch];
+    let mut warm_s = Vec::new();
+    for _ in 0..readings {
+        let Some(clocked) = bench.launch_warm(session, &slots, workload)? else {
+            return Ok(Vec::new());
+        };
+        warm_s.push(clocked.elapsed_s / batch as f64);
+    }
+    Ok(warm_s)
 }
 
 struct Plan {
@@ -84,6 +108,8 @@ struct Plan {
     session_output_bytes: usize,
     /// Bytes of timed outputs that are judged in a session; none for all.
     judged_bytes: Option<usize>,
+    /// Readings with warm caches, after the others.
+    warm_readings: usize,
 }
 
 fn measure(
@@ -101,6 +127,7 @@ fn measure(
     let mut order_rng = Rng::derive(bench.seed, &workload.name);
     let mut kept = None;
     let mut least_share = 1.0f64;
+    let warm_s;
     let stop = loop {
         let (mut session, chosen) = match kept.take() {
             Some(session_and_cases) => session_and_cases,
@@ -145,6 +172,8 @@ fn measure(
         let judged = bench.judge_timed(&*session, &chosen, timed, program, look)?;
         error = worse(error, judged);
         if let Some(stop) = stop {
+            let session = &mut *session;
+            warm_s = warm(bench, session, plan.warm_readings, batch, &workload.name)?;
             break stop;
         }
         if !bench.reopens() {
@@ -164,6 +193,8 @@ fn measure(
         workload: workload.name.clone(),
         samples_s: settled.samples_s,
         disturbed_s: settled.disturbed_s,
+        warm_s,
+        device_state: settled.device_state,
         batch: batch.unwrap_or(1) as u32,
         ticks: settled.ticks,
         share: 1.0,

@@ -9,6 +9,14 @@ use std::ptr::NonNull;
 
 use super::check;
 
+/// Returns the bytes of memory that programs could still get; none where the system does not say.
+pub(crate) fn available_bytes() -> Option<usize> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    let kib: usize = line.trim().trim_end_matches("kB").trim().parse().ok()?;
+    kib.checked_mul(1024)
+}
+
 /// The size of a page; the smallest one that the supported machines use, asked for once.
 pub(crate) fn page_bytes() -> usize {
     // SAFETY: `sysconf` has no preconditions.

@@ -7,6 +7,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 use warpsmith_device::baseline::Python;
 use warpsmith_device::target::{Extent, Fault, LaunchPlan, Program, Session, Target, Unit};
+use warpsmith_model::lab::{Baseline, BaselineProgram};
 use warpsmith_model::{CrashCause, DeviceInfo};
 
 use crate::gate::saxpy;
@@ -62,6 +63,7 @@ impl Bench {
         );
         let program = Program {
             grid: None,
+            gemm: None,
             artifact,
             tensors: tensors(ELEMENTS),
             axes: vec![ELEMENTS as i64],
@@ -102,7 +104,16 @@ fn python(interpreter: &Path, lab_dir: &Path) -> Python {
         features: Vec::new(),
         ticks_per_s: None,
     };
-    Python::new(interpreter, lab_dir, &saxpy(), &["numpy==2.3.4".to_string()], &info)
+    let baseline = Baseline {
+        name: "blend".to_string(),
+        summary: "x".to_string(),
+        program: BaselineProgram::Script("baselines/blend.py".to_string()),
+        packages: vec!["numpy==2.3.4".to_string()],
+        size_mb: 0,
+        start_s: None,
+        requires: Vec::new(),
+    };
+    Python::new(interpreter, lab_dir, &saxpy(), &baseline, &info)
 }
 
 const BLEND: &str = r#"
@@ -147,6 +158,18 @@ fn a_missing_package_is_named() {
         }
         other => panic!("unavailable, not {other:?}"),
     }
+}
+
+#[test]
+fn a_script_says_what_it_lacks_and_what_it_chose() {
+    let lacks = "def prepare(*_): raise FileNotFoundError('no nvcc')\ndef run(*_): pass";
+    match Bench::new(lacks, true).run().err() {
+        Some(Fault::Unavailable(message)) => assert_eq!(message, "no nvcc"),
+        other => panic!("unavailable, not {other:?}"),
+    }
+    let chooses = "def prepare(*_): return {'remark': 'tile 8'}\ndef run(*_): pass";
+    let session = Bench::new(chooses, true).open(1, Duration::from_secs(30)).expect("opens");
+    assert_eq!(session.remark(), Some("tile 8"));
 }
 
 #[test]

@@ -294,6 +294,7 @@ fn every_kind_of_argument_reaches_the_kernel() {
     ];
     let program = warpsmith_device::target::Program {
         grid: None,
+        gemm: None,
         artifact,
         tensors: tensors.clone(),
         axes: vec![7, -8],

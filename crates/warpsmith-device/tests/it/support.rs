@@ -118,6 +118,7 @@ pub(crate) fn tensors(elements: u64) -> Vec<TensorPlan> {
 pub(crate) fn program(artifact: Artifact, elements: u64) -> Program {
     Program {
         grid: None,
+        gemm: None,
         artifact,
         tensors: tensors(elements),
         axes: vec![elements as i64],

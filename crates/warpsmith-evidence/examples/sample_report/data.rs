@@ -57,6 +57,7 @@ pub(crate) fn sample(n_search: usize) -> ReportData {
         chain: Some(chain()),
         trials: maker.trials,
         comparisons,
+        profiles: Vec::new(),
         texts: maker.texts,
     }
 }
@@ -292,6 +293,7 @@ impl Maker {
             contenders,
             workloads,
             missing,
+            clocks: Vec::new(),
             notes,
         }
     }
@@ -333,6 +335,8 @@ impl Maker {
                     .collect();
                 Measurement {
                     disturbed_s: Vec::new(),
+                    warm_s: Vec::new(),
+                    device_state: None,
                     workload: name.clone(),
                     samples_s,
                     batch: 4,

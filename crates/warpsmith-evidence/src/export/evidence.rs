@@ -27,6 +27,7 @@ pub fn collect_evidence(store: &Store, record: &RunRecord) -> Result<EvidenceExp
         ceilings: store.ceilings(run)?,
         trials,
         comparisons: store.comparisons(run)?,
+        profiles: store.profiles(run)?,
         documents,
         blobs,
     })

@@ -121,7 +121,7 @@ pub(super) fn spent(trial: &RunTrial) -> Spent {
 }
 
 /// Escapes what does not belong into a file name; different names stay different.
-fn file_name(name: &str) -> String {
+pub(super) fn file_name(name: &str) -> String {
     let mut escaped = String::new();
     for byte in name.bytes() {
         match byte {

@@ -3,13 +3,14 @@
 //! [`export`] writes them into a folder; each also has a function of its own. `micro_log.csv`,
 //! `micro_best.json`, `evo_log.csv` and `evo_best.json` are the microbenchmark's and the search's
 //! logs and their best; the latter are what [`read_best`] takes seeds from. `evidence.json` is
-//! everything. Kernel Tuner caches and T4 results carry the searched spaces to other tuners' tools.
+//! everything. `ncu_profile.csv` and `.ncu-rep` files are a profiler's own. Kernel Tuner caches and T4 results carry the searched spaces to other tuners' tools.
 
 mod best;
 mod evidence;
 mod interchange;
 mod kernel_tuner;
 mod log;
+mod profile;
 mod t4;
 
 use std::io::Write;
@@ -40,12 +41,14 @@ pub enum Format {
     KernelTuner,
     /// `t4/KERNEL@WORKLOAD.json`, for every kernel with tunables.
     T4,
+    /// `ncu_profile.csv` and `ncu/KERNEL@WORKLOAD.{csv,ncu-rep}`, for every profile.
+    Profile,
 }
 
 impl Format {
     /// Every format.
-    pub const ALL: [Self; 5] =
-        [Self::Logs, Self::Best, Self::Evidence, Self::KernelTuner, Self::T4];
+    pub const ALL: [Self; 6] =
+        [Self::Logs, Self::Best, Self::Evidence, Self::KernelTuner, Self::T4, Self::Profile];
 
     /// Returns the name used in flags.
     pub fn name(self) -> &'static str {
@@ -55,6 +58,7 @@ impl Format {
             Self::Evidence => "evidence",
             Self::KernelTuner => "kernel-tuner",
             Self::T4 => "t4",
+            Self::Profile => "profile",
         }
     }
 }
@@ -120,6 +124,7 @@ pub fn export(
     let mut written = Vec::new();
     for format in formats {
         match format {
+            Format::Profile => profile::write_profiles(store, record, folder, &mut written)?,
             Format::Logs => write_logs(store, record, folder, &mut written)?,
             Format::Best => write_bests(store, record, folder, &mut written)?,
             Format::Evidence => {

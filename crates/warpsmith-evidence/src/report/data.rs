@@ -6,7 +6,7 @@ use warpsmith_model::roofline::{self, WorkSize};
 use warpsmith_model::stats::{Interval, median_interval};
 use warpsmith_model::{
     BlobId, Ceilings, ChainRecord, ComparisonPurpose, ComparisonRecord, ContenderKind, Environment,
-    Fidelity, LabRecord, Params, RunRecord, RunTrial, WorkloadRecord,
+    Fidelity, LabRecord, Params, ProfileRecord, RunRecord, RunTrial, WorkloadRecord,
 };
 
 use crate::derive::{self, Decision, Leaderboard, Standing, score};
@@ -27,6 +27,8 @@ pub struct ReportData {
     pub trials: Vec<RunTrial>,
     /// The paired comparisons, in order; the last one that was meant as final is the headline.
     pub comparisons: Vec<ComparisonRecord>,
+    /// Profiles of this run's kernels: its own, and the newest of its winner from whichever run.
+    pub profiles: Vec<ProfileRecord>,
     /// Sources and compiler logs that trials name.
     pub texts: BTreeMap<BlobId, String>,
 }

@@ -175,7 +175,7 @@
   };
 
   const samples = (t) => {
-    const rows = t.measurements.map(([workload, low, high, strip, count, batch, element, norm, stop, share]) => {
+    const rows = t.measurements.map(([workload, low, high, strip, count, batch, element, norm, stop, share, aside]) => {
       const name = typeof workload === "number" ? data.workloads[workload] : workload;
       const extra = share !== 1 ? `, ${(share * 100).toFixed(0)} % of the blocks` : "";
       const value = (number) => (number === null ? "–" : digits(number));
@@ -185,7 +185,7 @@
         make("td", { class: "num" }, `${time(low)} – ${time(high)}`),
         make("td", { class: "num" }, `${count} × ${batch}`),
         make("td", { class: "num" }, `${value(element)} / ${value(norm)}`),
-        make("td", {}, stop + extra));
+        make("td", {}, stop + extra, ...(aside ? [make("span", { class: "sub" }, aside)] : [])));
     });
     const heads = ["Workload", "In the order taken", "Range", "Samples × launches", "Error, eps (element / norm)", "Timing ended"];
     return make("div", { class: "scroll" }, make("table", {},

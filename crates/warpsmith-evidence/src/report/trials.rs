@@ -8,7 +8,10 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
 use serde_json::{Value as Json, json};
-use warpsmith_model::{BlobId, Build, Measurement, Origin, Outcome, RunTrial, StopReason, Value};
+use warpsmith_model::stats::median;
+use warpsmith_model::{
+    BlobId, Build, DeviceState, Measurement, Origin, Outcome, RunTrial, StopReason, Value, units,
+};
 
 use super::data::{ReportData, Score, View};
 use super::html::visible;
@@ -145,7 +148,18 @@ fn pack_measurement(measurement: &Measurement, view: &View<'_>) -> Json {
         number(measurement.error.norm_eps),
         stop,
         number(measurement.share),
+        visible(&aside(measurement)),
     ])
+}
+
+/// Says what was measured beside the samples, in one line: warm caches, the state of the device.
+fn aside(measurement: &Measurement) -> String {
+    let warm = median(&measurement.warm_s).map(|warm_s| {
+        let cold = median(&measurement.samples_s).map_or_else(String::new, units::time);
+        format!("cold caches {cold}, warm caches {}", units::time(warm_s))
+    });
+    let state = measurement.device_state.as_ref().map(DeviceState::describe);
+    warm.into_iter().chain(state).collect::<Vec<_>>().join("; ")
 }
 
 /// Returns the least and greatest sample and the samples between them, one character each.

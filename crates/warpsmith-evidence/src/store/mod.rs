@@ -12,6 +12,7 @@
 //! machines write to.
 
 mod open;
+mod profiles;
 mod read;
 mod runs;
 mod verify;

@@ -66,13 +66,17 @@ impl Store {
     }
 
     fn verify_blobs(&self, faults: &mut Vec<String>) -> Result<(), StoreError> {
-        let wrong = self.rows("SELECT id, content FROM blobs", [], |row| {
-            let id: String = row.get(0)?;
-            let is_right = BlobId::of(row.get_ref(1)?.as_bytes()?).to_string() == id;
-            Ok((!is_right).then_some(id))
-        })?;
-        let wrong = wrong.into_iter().flatten();
-        faults.extend(wrong.map(|id| format!("the text {id} is not what its id says")));
+        for (what, sql) in
+            [("text", "SELECT id, content FROM blobs"), ("file", "SELECT id, content FROM files")]
+        {
+            let wrong = self.rows(sql, [], |row| {
+                let id: String = row.get(0)?;
+                let is_right = BlobId::of(row.get_ref(1)?.as_bytes()?).to_string() == id;
+                Ok((!is_right).then_some(id))
+            })?;
+            let wrong = wrong.into_iter().flatten();
+            faults.extend(wrong.map(|id| format!("the {what} {id} is not what its id says")));
+        }
         Ok(())
     }
 }

@@ -212,6 +212,8 @@ pub(crate) fn measurement(workload: &str, median_s: f64, samples: usize) -> Meas
     rng.shuffle(&mut samples_s);
     Measurement {
         disturbed_s: Vec::new(),
+        warm_s: Vec::new(),
+        device_state: None,
         workload: workload.to_string(),
         ticks: samples_s.iter().map(|sample| (sample * 3e9) as u64).collect(),
         samples_s,
@@ -267,6 +269,7 @@ pub(crate) fn comparison(tiles: &[(i64, f64)], baseline_s: f64) -> ComparisonRec
         contenders,
         workloads: vec![rounds("small", 1.0), rounds("large", 10.0)],
         missing: Vec::new(),
+        clocks: Vec::new(),
         notes: Vec::new(),
     }
 }

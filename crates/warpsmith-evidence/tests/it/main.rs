@@ -5,6 +5,7 @@ mod durability;
 mod exports;
 mod fixture;
 mod opening;
+mod profiles;
 mod recording;
 mod report;
 mod writers;

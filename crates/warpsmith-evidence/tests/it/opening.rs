@@ -60,7 +60,7 @@ fn a_newer_store_asks_for_an_upgrade() {
     let connection = rusqlite::Connection::open(&path).expect("the file");
     connection.execute_batch("PRAGMA user_version = 99").expect("a later version");
     drop(connection);
-    check(&path, "has format 99, and this version of Warpsmith knows formats up to 1: upgrade");
+    check(&path, "has format 99, and this version of Warpsmith knows formats up to 2: upgrade");
 }
 
 #[test]

@@ -360,17 +360,48 @@ pub(super) struct BaselineFile {
     pub(super) format: u32,
     /// One line for people.
     pub(super) summary: Located<String>,
-    /// The Python file, relative to `baselines/`.
-    pub(super) script: Located<String>,
+    /// What runs it: a Python script, unless said otherwise, or a library that the harness calls itself.
+    pub(super) kind: Option<Located<BaselineKind>>,
+    /// The Python file, relative to `baselines/`; for `kind = "python"`.
+    pub(super) script: Option<Located<String>>,
+    /// Which tensors are multiplied; for `kind = "cublaslt"`.
+    pub(super) gemm: Option<Located<GemmFile>>,
     /// Packages that it needs, with versions.
     #[serde(default)]
     pub(super) packages: Vec<String>,
     /// About how many megabytes their installation downloads.
     #[serde(default)]
     pub(super) size_mb: u32,
+    /// Seconds that a script may take to import its libraries and prepare, where two minutes are too few.
+    pub(super) start_s: Option<Located<u32>>,
     /// What a workload must satisfy to be served: expressions over the axes.
     #[serde(default)]
     pub(super) requires: Vec<Located<String>>,
+}
+
+/// What runs a baseline.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum BaselineKind {
+    /// A script of the lab.
+    Python,
+    /// NVIDIA's cuBLASLt, called by the process that owns the device.
+    CublasLt,
+}
+
+/// `[gemm]` of a baseline: C = A B, on row-major matrices.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct GemmFile {
+    /// The tensor A, of shape M,K.
+    pub(super) a: Located<String>,
+    /// The tensor B, of shape K,N.
+    pub(super) b: Located<String>,
+    /// The tensor C, of shape M,N.
+    pub(super) c: Located<String>,
+    /// Whether B is N,K instead: C = A Bᵀ.
+    #[serde(default)]
+    pub(super) b_transposed: bool,
 }
 
 /// The kinds of file that have a JSON Schema.

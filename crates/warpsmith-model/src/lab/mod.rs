@@ -426,14 +426,38 @@ pub struct Baseline {
     pub name: String,
     /// One line for people.
     pub summary: String,
-    /// The script's path in the lab (`baselines/x.py`).
-    pub script: String,
+    /// What computes.
+    pub program: BaselineProgram,
     /// The packages it needs, with versions.
     pub packages: Vec<String>,
     /// About how much `warpsmith setup` downloads for it.
     pub size_mb: u32,
+    /// Seconds that a script may take to prepare, where it asks for more than usual.
+    pub start_s: Option<u32>,
     /// What a workload must satisfy to be served.
     pub requires: Vec<Expr>,
+}
+
+/// What computes in a baseline.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BaselineProgram {
+    /// A Python script, by its path in the lab (`baselines/x.py`).
+    Script(String),
+    /// NVIDIA's cuBLASLt, called by the process that owns the device.
+    CublasLt(MatrixProduct),
+}
+
+/// C = A B (or A Bᵀ) on row-major matrices, by the names of the lab's tensors.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MatrixProduct {
+    /// A, of shape M,K.
+    pub a: String,
+    /// B, of shape K,N, or N,K where it is transposed.
+    pub b: String,
+    /// C, of shape M,N.
+    pub c: String,
+    /// Whether B is N,K.
+    pub b_transposed: bool,
 }
 
 impl Lab {

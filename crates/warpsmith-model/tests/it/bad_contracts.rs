@@ -449,6 +449,61 @@ fn a_missing_script() {
 }
 
 #[test]
+fn a_baseline_of_an_unknown_kind() {
+    let errors = after_replacing("baselines/numpy.toml", "summary", "kind = \"cublas\"\nsummary");
+    insta::assert_snapshot!(errors, @r#"
+    baselines/numpy.toml:2:8: unknown value `cublas`
+        2 | kind = "cublas"
+          |        ^^^^^^^^
+     help: did you mean `cublaslt`?
+    "#);
+}
+
+#[test]
+fn a_baseline_of_neither_script_nor_tensors() {
+    let bare = "format = 1\nsummary = \"x\"\n";
+    let errors = after(&[Edit::Write("baselines/x.toml", bare)]);
+    insta::assert_snapshot!(errors, @r#"
+    baselines/x.toml: the baseline has no `script`
+     help: add `script = "NAME.py"`, or name another `kind`
+    "#);
+    let lt = "format = 1\nkind = \"cublaslt\"\nsummary = \"x\"\n";
+    let errors = after(&[Edit::Write("baselines/x.toml", lt)]);
+    insta::assert_snapshot!(errors, @r#"
+    baselines/x.toml:2:8: cuBLASLt runs on a GPU; this lab is for the CPU
+        2 | kind = "cublaslt"
+          |        ^^^^^^^^^^
+    baselines/x.toml:2:8: a baseline of this kind says in `gemm` which tensors are multiplied
+        2 | kind = "cublaslt"
+          |        ^^^^^^^^^^
+     help: add `gemm = { a = "..", b = "..", c = ".." }`, the names of tensors
+    "#);
+}
+
+#[test]
+fn a_product_of_unknown_tensors() {
+    let lt = "format = 1\nkind = \"cublaslt\"\nsummary = \"x\"\nscript = \"numpy_scale.py\"\n\
+              gemm = { a = \"x\", b = \"z\", c = \"y\" }\nstart_s = 0\n";
+    let errors = after(&[Edit::Write("baselines/x.toml", lt)]);
+    insta::assert_snapshot!(errors, @r#"
+    baselines/x.toml:2:8: cuBLASLt runs on a GPU; this lab is for the CPU
+        2 | kind = "cublaslt"
+          |        ^^^^^^^^^^
+    baselines/x.toml:4:10: a baseline that the harness calls itself has no `script`
+        4 | script = "numpy_scale.py"
+          |          ^^^^^^^^^^^^^^^^
+     help: remove it, or say `kind = "python"`
+    baselines/x.toml:5:23: unknown tensor `z`
+        5 | gemm = { a = "x", b = "z", c = "y" }
+          |                       ^^^
+     help: known here: `x`, `y`
+    baselines/x.toml:6:11: `start_s` is at least 1
+        6 | start_s = 0
+          |           ^
+    "#);
+}
+
+#[test]
 fn a_summary_of_nothing() {
     let errors = after_replacing("baselines/numpy.toml", r#""NumPy""#, r#""""#);
     insta::assert_snapshot!(errors, @r#"

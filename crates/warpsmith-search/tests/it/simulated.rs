@@ -100,6 +100,8 @@ pub(crate) fn finding(proposal: &Proposal, time_s: Option<f64>) -> Finding {
         Some(time_s) => Outcome::Passed {
             measurements: vec![Measurement {
                 disturbed_s: Vec::new(),
+                warm_s: Vec::new(),
+                device_state: None,
                 workload: workload.clone(),
                 samples_s: vec![time_s],
                 batch: 1,

@@ -4,6 +4,7 @@
 //! again. A trial is durable before anyone learns from it.
 
 mod decide;
+mod profile;
 mod steps;
 
 use std::collections::HashMap;
@@ -166,6 +167,14 @@ impl Campaign {
         self.evaluate(kernel, request)
     }
 
+    /// Makes sure that the full gate will find its sanitizers: better now than after the search.
+    pub fn require_sanitizers(&self) -> Result<()> {
+        if self.settings.sanitize && self.loaded.lab.target == TargetKind::Cuda {
+            cuda::sanitizer::find(&self.project.work_dir)?;
+        }
+        Ok(())
+    }
+
     /// Returns how many trials the run held when it was taken up.
     pub fn n_stored(&self) -> usize {
         self.trials.len()
@@ -223,6 +232,7 @@ impl Campaign {
                     Fidelity::Full => RECORD_BUDGET_S,
                 },
                 hopeless_ratio: self.settings.hopeless_ratio,
+                sanitize: self.settings.sanitize,
                 ..RequestLimits::default()
             },
         })

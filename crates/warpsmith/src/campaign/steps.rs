@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use warpsmith_device::bind;
-use warpsmith_model::lab::{Kernel, TargetKind};
+use warpsmith_model::lab::{Kernel, TargetKind, Workload};
 use warpsmith_model::stats::median;
 use warpsmith_model::{
     Answer, Ask, ChainRecord, Fidelity, Finding, Origin, Params, Trial, Value, suggest, units,
@@ -17,6 +17,7 @@ use warpsmith_search::{
 
 use super::Campaign;
 use crate::output::{Progress, say};
+use crate::pool::Spent;
 
 /// The user asked to stop; everything so far is recorded.
 #[derive(Debug, thiserror::Error)]
@@ -36,12 +37,17 @@ pub struct Budget {
 const CLOSE_RUNGS: f64 = 1.4;
 
 impl Campaign {
-    /// Proves the chain of trust, or finds it proven in this run.
+    /// Proves the chain of trust on every workload, or finds it proven in this run.
     pub fn prove(&mut self) -> Result<ChainRecord> {
+        self.prove_on(self.wanted().map(|workload| workload.name.clone()).collect())
+    }
+
+    /// Proves the chain of trust on some workloads, or finds it proven in this run.
+    pub fn prove_on(&mut self, workloads: Vec<String>) -> Result<ChainRecord> {
         if let Some(record) = self.store.chain(&self.run)? {
             return Ok(record);
         }
-        match self.pool.ask(&Ask::Chain(self.lab_ref(self.settings.seed)))? {
+        match self.pool.ask(&Ask::Chain { lab: self.lab_ref(self.settings.seed), workloads })? {
             Answer::Chain(record) => {
                 self.store.put_chain(&self.run, &record)?;
                 Ok(*record)
@@ -189,6 +195,8 @@ impl Campaign {
             }
         }
         let started = Instant::now();
+        let n_known = trials.len();
+        let _before = self.pool.take_spent();
         let mut progress = Progress::new(name, budget.trials);
         for _ in 0..trials.len() {
             progress.step(&trials.best_words());
@@ -232,7 +240,8 @@ impl Campaign {
             progress.step(&trials.best_words());
         }
         self.pool.clear();
-        progress.finish(&format!("{} trials, {}", trials.len(), trials.best_words()));
+        let pace = pace_words(trials.len() - n_known, started.elapsed(), self.pool.take_spent());
+        progress.finish(&format!("{} trials, {}{pace}", trials.len(), trials.best_words()));
         Ok(trials.all)
     }
 
@@ -280,10 +289,17 @@ impl Campaign {
         self.environment.compilers.iter().any(|known| known.name == name)
     }
 
-    /// Returns the names of the workloads that a kernel serves.
+    /// The workloads that matter in this run.
+    fn wanted(&self) -> impl Iterator<Item = &Workload> {
+        let chosen = &self.settings.workloads;
+        let all = self.loaded.lab.workloads.iter();
+        all.filter(move |workload| chosen.is_empty() || chosen.contains(&workload.name))
+    }
+
+    /// Returns the names of the workloads that a kernel serves, of those that matter.
     pub fn served(&self, kernel: &Kernel) -> Result<Vec<String>> {
         let mut names = Vec::new();
-        for workload in &self.loaded.lab.workloads {
+        for workload in self.wanted() {
             if kernel.serves(workload)? {
                 names.push(workload.name.clone());
             }
@@ -294,8 +310,12 @@ impl Campaign {
     fn micro_workloads(&self, kernel: &Kernel) -> Result<Vec<String>> {
         let served = self.served(kernel)?;
         let wanted = &self.loaded.lab.micro_workloads;
-        let names: Vec<String> =
+        let mut names: Vec<String> =
             served.iter().filter(|name| wanted.contains(name)).cloned().collect();
+        // Whoever chose other workloads wants the ranking for one of those.
+        if names.is_empty() && !self.settings.workloads.is_empty() {
+            names.extend(served.first().cloned());
+        }
         if names.is_empty() {
             bail!(
                 "kernel `{}` serves none of the lab's micro workloads ({})",
@@ -310,6 +330,20 @@ impl Campaign {
     pub fn stop_if_asked(&self) -> Result<()> {
         if self.interrupt.asked() { Err(Interrupted.into()) } else { Ok(()) }
     }
+}
+
+/// Says how fast a search went and what it waited for; nothing of one that was too short to tell.
+fn pace_words(trials: usize, took: Duration, spent: Spent) -> String {
+    if trials == 0 || took < Duration::from_secs(1) {
+        return String::new();
+    }
+    let share = |part: Duration| 100.0 * part.as_secs_f64() / took.as_secs_f64();
+    format!(
+        " ({:.1} a second; {:.0} % measuring, {:.0} % waiting for compilers)",
+        trials as f64 / took.as_secs_f64(),
+        share(spent.measuring),
+        share(spent.compiling),
+    )
 }
 
 /// The trials of a search, and which of them is the best so far: to look through all of them for each

@@ -1,11 +1,15 @@
 //! `warpsmith check`: the gate.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
 use warpsmith_model::lab::{Kernel, TargetKind, parse_kernel};
-use warpsmith_model::{Fidelity, Goal, Origin, Params, RequestLimits, Trial, Value, Verdict};
+use warpsmith_model::stats::{geomean, median};
+use warpsmith_model::{
+    Fidelity, Goal, Measurement, Origin, Params, RequestLimits, RunSettings, Trial, Value, Verdict,
+    units,
+};
 
 use super::{CliFailure, Context, plain_settings, summary, with_campaign};
 use crate::campaign::Campaign;
@@ -14,8 +18,9 @@ use crate::output::{BAD, DIM, GOOD, Table, json, paint, result, say};
 /// Gate kernels for correctness
 ///
 /// Proves the lab's reference, then puts a kernel (or every kernel) through the gate: poisoned
-/// outputs, several seeds and distributions, drawn shapes, repeatability, guarded memory, and the
-/// outputs of timed launches. Exits with 1 when a kernel fails.
+/// outputs, several seeds and distributions, drawn shapes, repeatability, guarded memory, the
+/// outputs of timed launches and, on CUDA, memcheck, racecheck and initcheck. Exits with 1 when a
+/// kernel fails.
 #[derive(Debug, Args)]
 pub struct CheckArgs {
     /// Folder of the lab
@@ -32,6 +37,9 @@ pub struct CheckArgs {
     /// Value of a tunable; the others keep their author's choice
     #[arg(long = "set", value_name = "P=V")]
     set: Vec<String>,
+    /// Workload to check on; by default all that a kernel serves (repeatable)
+    #[arg(long, value_name = "NAME")]
+    workload: Vec<String>,
     /// Check with one seed and short timing
     #[arg(long)]
     quick: bool,
@@ -41,6 +49,9 @@ pub struct CheckArgs {
     /// Seconds that a launch may take before its process is ended
     #[arg(long, value_name = "SECONDS")]
     deadline: Option<f64>,
+    /// Leave memcheck, racecheck and initcheck out of the gate on CUDA; the evidence says so
+    #[arg(long)]
+    no_sanitizer: bool,
 }
 
 pub fn run(context: &Context, arguments: CheckArgs) -> Result<()> {
@@ -49,10 +60,17 @@ pub fn run(context: &Context, arguments: CheckArgs) -> Result<()> {
             bail!("{flag} is {seconds}, but must be a positive number of seconds");
         }
     }
-    let settings = plain_settings(Goal::Check, &arguments.lab)?;
+    let settings = RunSettings {
+        sanitize: !arguments.no_sanitizer,
+        workloads: arguments.workload.clone(),
+        ..plain_settings(Goal::Check, &arguments.lab)?
+    };
     let lab = arguments.lab.clone();
     let (run, trials) = with_campaign(context, &lab, settings, |campaign| {
         summary::announce(campaign);
+        if !arguments.quick {
+            campaign.require_sanitizers()?;
+        }
         let kernels = kernels(campaign, &arguments)?;
         let chain = campaign.prove()?;
         say(format!("  {:<9} {}", "chain", summary::chain_words(&chain)));
@@ -116,20 +134,30 @@ pub fn run(context: &Context, arguments: CheckArgs) -> Result<()> {
 }
 
 fn kernels(campaign: &Campaign, arguments: &CheckArgs) -> Result<Vec<Kernel>> {
-    if let (Some(source), Some(contract)) = (&arguments.source, &arguments.contract) {
-        let read = |path: &PathBuf| {
+    let (source, contract) = (arguments.source.as_deref(), arguments.contract.as_deref());
+    let chosen = chosen_kernel(campaign, arguments.kernel.as_deref(), source, contract)?;
+    Ok(chosen.map_or_else(|| campaign.loaded.lab.kernels.clone(), |kernel| vec![kernel]))
+}
+
+/// Returns the kernel that flags choose: one of the lab by name, or one outside of it; none where
+/// nothing was chosen.
+pub fn chosen_kernel(
+    campaign: &Campaign,
+    name: Option<&str>,
+    source: Option<&Path>,
+    contract: Option<&Path>,
+) -> Result<Option<Kernel>> {
+    if let (Some(source), Some(contract)) = (source, contract) {
+        let read = |path: &Path| {
             std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
         };
         let name = source.file_stem().and_then(|stem| stem.to_str()).unwrap_or("candidate");
         let lab = &campaign.loaded.lab;
         let kernel = parse_kernel(lab, name, &read(contract)?, &read(source)?)
             .map_err(|errors| anyhow::anyhow!("{} is not valid\n\n{errors}", contract.display()))?;
-        return Ok(vec![kernel]);
+        return Ok(Some(kernel));
     }
-    match &arguments.kernel {
-        Some(name) => Ok(vec![campaign.kernel(name)?]),
-        None => Ok(campaign.loaded.lab.kernels.clone()),
-    }
+    name.map(|name| campaign.kernel(name)).transpose()
 }
 
 /// Returns the author's parameters with some of them replaced.
@@ -169,7 +197,15 @@ fn line(kernel: &Kernel, trial: &Trial) -> String {
 }
 
 fn table(trials: &[(Verdict, Trial)]) {
-    let mut table = Table::new(&["kernel", "verdict", "worst error", "parameters"], &[2]);
+    // Times over all workloads: where a target tells cold from warm, both, else none; `show` has them all.
+    let has_warm = trials.iter().any(|(_, trial)| mean_s(trial, |it| &it.warm_s).is_some());
+    let mut headings = vec!["kernel", "verdict", "worst error"];
+    if has_warm {
+        headings.extend(["cold (mean)", "warm (mean)"]);
+    }
+    headings.push("parameters");
+    let numbers: Vec<usize> = (2..headings.len() - 1).collect();
+    let mut table = Table::new(&headings, &numbers);
     for (expected, trial) in trials {
         let verdict = trial.outcome.verdict();
         let style = if verdict == *expected { GOOD } else { BAD };
@@ -180,12 +216,22 @@ fn table(trials: &[(Verdict, Trial)]) {
             .map(|measurement| measurement.error.element_eps)
             .fold(f64::NAN, f64::max);
         let worst = if worst.is_nan() { paint(DIM, "-") } else { format!("{worst:.1} eps") };
-        table.row(vec![
-            trial.job.candidate.kernel.clone(),
-            paint(style, verdict.name()),
-            worst,
-            trial.job.candidate.params.to_string(),
-        ]);
+        let mut cells =
+            vec![trial.job.candidate.kernel.clone(), paint(style, verdict.name()), worst];
+        if has_warm {
+            let cell = |time_s: Option<f64>| time_s.map_or_else(|| paint(DIM, "-"), units::time);
+            cells.push(cell(mean_s(trial, |it| &it.samples_s)));
+            cells.push(cell(mean_s(trial, |it| &it.warm_s)));
+        }
+        cells.push(trial.job.candidate.params.to_string());
+        table.row(cells);
     }
     result(table.render());
+}
+
+/// Returns the geometric mean of the medians over the workloads; none where one has no such samples.
+fn mean_s(trial: &Trial, samples_s: impl Fn(&Measurement) -> &Vec<f64>) -> Option<f64> {
+    let measurements = trial.outcome.measurements();
+    let medians: Option<Vec<f64>> = measurements.iter().map(|it| median(samples_s(it))).collect();
+    geomean(&medians?)
 }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 use clap::Args;
 use warpsmith_model::{ComparisonPurpose, ContenderRequest, Goal};
 
@@ -40,7 +40,7 @@ pub fn run(context: &Context, arguments: CompareArgs) -> Result<()> {
         summary::announce(campaign);
         let contenders = contenders(campaign, &arguments.contenders)?;
         let workloads = workloads(campaign, &arguments.workload)?;
-        campaign.prove()?;
+        campaign.prove_on(workloads.clone())?;
         let record = campaign.compare_now(
             ComparisonPurpose::Final,
             contenders,
@@ -75,6 +75,7 @@ pub fn run(context: &Context, arguments: CompareArgs) -> Result<()> {
             result(format!("  {}", paint(DIM, words)));
         }
     }
+    summary::clock_lines(&record).into_iter().for_each(result);
     summary::note_lines(&record.notes).into_iter().for_each(result);
     Ok(())
 }
@@ -123,10 +124,6 @@ fn workloads(campaign: &Campaign, names: &[String]) -> Result<Vec<String>> {
     if names.is_empty() {
         return Ok(known);
     }
-    for name in names {
-        if !known.contains(name) {
-            bail!("the lab has no workload `{name}`\nhint: it has {}", known.join(", "));
-        }
-    }
+    super::check_workloads(&campaign.loaded.lab, names)?;
     Ok(names.to_vec())
 }

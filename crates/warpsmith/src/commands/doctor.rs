@@ -2,6 +2,8 @@
 
 use anyhow::{Result, bail};
 use clap::Args;
+use warpsmith_device::cuda;
+use warpsmith_device::cuda::ncu::{self, Permission};
 use warpsmith_model::{Answer, Ask, DeviceInfo, Environment, Guard, Isolation, units};
 
 use super::{Context, summary};
@@ -30,15 +32,24 @@ pub fn run(context: &Context, arguments: DoctorArgs) -> Result<()> {
         None
     };
     let writable = crate::campaign::open_store(&context.project).map(|_| ());
+    let sanitizer = cuda::sanitizer::find(&context.project.work_dir);
     let baselines = context.project.venv().join("bin/python").exists();
     if context.json {
         return json(&serde_json::json!({
             "environment": environment, "ceilings": ceilings,
             "evidence": { "path": context.project.database(), "error": writable.err().map(|e| format!("{e:#}")) },
-            "baselines": baselines,
+            "baselines": baselines, "profiler": profiler_json(&environment),
+            "sanitizer": environment.device.cuda.as_ref().and(sanitizer.ok()),
         }));
     }
     describe(&environment);
+    if environment.device.cuda.is_some() {
+        describe_profiler();
+        match &sanitizer {
+            Ok(program) => line(true, &format!("sanitizers: {}", program.display())),
+            Err(fault) => line(false, &format!("sanitizers: {fault}")),
+        }
+    }
     match writable {
         Ok(()) => line(true, &format!("evidence: {}", context.project.database().display())),
         Err(error) => line(false, &format!("evidence: {error:#}")),
@@ -67,6 +78,12 @@ fn describe(environment: &Environment) {
             cuda.driver,
         );
         line(true, &words);
+        match &cuda.unmonitored {
+            None => line(true, "clocks, temperature and power: read with each measurement"),
+            Some(reason) => note(&format!(
+                "clocks, temperature and power: not read ({reason}); measurements go without them"
+            )),
+        }
     } else {
         describe_processor(device);
     }
@@ -87,6 +104,41 @@ fn describe(environment: &Environment) {
     if device.cuda.is_none() {
         note("cuda: `warpsmith doctor --target cuda` looks for a GPU and its compilers");
     }
+}
+
+/// Says whether there is a profiler, and who may read the counters.
+fn describe_profiler() {
+    match ncu::find() {
+        Ok(found) => {
+            line(true, &format!("profiler: {} (ncu {})", found.path.display(), found.version));
+        }
+        Err(error) => note(&format!("profiler: {error}")),
+    }
+    match ncu::permission() {
+        Permission::Everybody => line(true, "counters: every user may read them"),
+        Permission::AdminOnly => note(&format!(
+            "counters: for administrators alone (RmProfilingAdminOnly: 1); to allow others: {}",
+            ncu::HOW_TO_ALLOW
+        )),
+        Permission::Unknown => note("counters: the driver does not say who may read them"),
+    }
+}
+
+fn profiler_json(environment: &Environment) -> Option<serde_json::Value> {
+    environment.device.cuda.as_ref()?;
+    let admin_only = match ncu::permission() {
+        Permission::Everybody => Some(false),
+        Permission::AdminOnly => Some(true),
+        Permission::Unknown => None,
+    };
+    Some(match ncu::find() {
+        Ok(found) => serde_json::json!({
+            "path": found.path, "version": found.version, "counters_for_admins_only": admin_only,
+        }),
+        Err(error) => serde_json::json!({
+            "error": error.to_string(), "counters_for_admins_only": admin_only,
+        }),
+    })
 }
 
 fn describe_processor(device: &DeviceInfo) {

@@ -7,6 +7,7 @@ use anyhow::{Context as _, Result, bail};
 use clap::Args;
 use serde_json::{Value as Json, json};
 use warpsmith_evidence::export;
+use warpsmith_model::lab::TargetKind;
 use warpsmith_model::{BlobId, Goal};
 
 use super::{CliFailure, Context, SearchArgs, run, summary, with_campaign};
@@ -16,8 +17,8 @@ use crate::output::{BAD, GOOD, paint, result, say};
 
 /// Do everything on a lab and bundle it: gate, microbenchmarks, search, comparison, profile
 ///
-/// Does what `run` does, puts every kernel of the lab through the full gate, and writes one folder with
-/// the report, the evidence in every format, the lab itself, and an index with the hash of each file.
+/// Does what `run` does, puts every kernel of the lab through the full gate, profiles the winner where
+/// there are counters, and writes one folder with the report, the evidence in every format, the lab itself, and an index with the hash of each file.
 /// Exits with 1 when a kernel fails the gate; the bundle is written nevertheless, and says so.
 #[derive(Debug, Args)]
 pub struct EvidenceArgs {
@@ -52,6 +53,11 @@ pub fn run(context: &Context, arguments: EvidenceArgs) -> Result<()> {
         fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
         let summary = run::whole_job(campaign, Some(folder.join("report.html")))?;
         let gated = gate_all(campaign)?;
+        if campaign.loaded.lab.target == TargetKind::Cuda {
+            say(format!("  {:<9} {}", "profile", summary.winner.label()));
+            let winner = &summary.winner;
+            campaign.profile(&winner.kernel, &winner.params, &summary.full)?;
+        }
         // Again, with every kernel's trial in it.
         super::report::write(campaign, Some(folder.join("report.html")))?;
         bundle(campaign, &folder, &gated, &summary)?;

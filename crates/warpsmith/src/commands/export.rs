@@ -32,6 +32,8 @@ enum Format {
     KernelTuner,
     /// The FAIR auto-tuning results format, T4
     T4,
+    /// The profiler's files: ncu_profile.csv, and .ncu-rep for its own viewer
+    Profile,
     /// Everything above
     All,
 }
@@ -46,6 +48,7 @@ pub fn run(context: &Context, arguments: ExportArgs) -> Result<()> {
         Format::Json => &[export::Format::Evidence],
         Format::KernelTuner => &[export::Format::KernelTuner],
         Format::T4 => &[export::Format::T4],
+        Format::Profile => &[export::Format::Profile],
         Format::All => &export::Format::ALL,
     };
     let files = export::export(&store, &record, &out, formats)?;

@@ -8,6 +8,7 @@ mod evidence;
 mod export;
 mod micro;
 mod new;
+mod profile;
 mod recorded_file;
 mod report;
 mod resume;
@@ -26,7 +27,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 use clap::{Args, Parser, Subcommand};
 use warpsmith_model::lab::TargetKind;
-use warpsmith_model::{Goal, RunSettings, RunStatus, SeedFrom};
+use warpsmith_model::{Goal, Lab, RunSettings, RunStatus, SeedFrom, suggest};
 
 use crate::campaign::{Campaign, Interrupted, now_unix_s, system_random};
 use crate::interrupt::Interrupt;
@@ -74,6 +75,7 @@ enum Command {
     Micro(micro::MicroArgs),
     Tune(tune::TuneArgs),
     Compare(compare::CompareArgs),
+    Profile(profile::ProfileArgs),
     Report(report::ReportArgs),
     Export(export::ExportArgs),
     Evidence(evidence::EvidenceArgs),
@@ -119,6 +121,7 @@ pub fn dispatch(cli: Cli) -> Result<()> {
         Command::Micro(arguments) => micro::run(&context, arguments),
         Command::Tune(arguments) => tune::run(&context, arguments),
         Command::Compare(arguments) => compare::run(&context, arguments),
+        Command::Profile(arguments) => profile::run(&context, arguments),
         Command::Report(arguments) => report::run(&context, arguments),
         Command::Export(arguments) => export::run(&context, arguments),
         Command::Evidence(arguments) => evidence::run(&context, arguments),
@@ -192,6 +195,12 @@ pub struct SearchArgs {
     /// Measure again what earlier runs measured in the same environment
     #[arg(long)]
     pub fresh: bool,
+    /// Workload that matters; by default all of the lab's (repeatable)
+    #[arg(long, value_name = "NAME")]
+    pub workload: Vec<String>,
+    /// Leave memcheck, racecheck and initcheck out of the winner's gate on CUDA; the evidence says so
+    #[arg(long)]
+    pub no_sanitizer: bool,
 }
 
 impl SearchArgs {
@@ -221,6 +230,8 @@ impl SearchArgs {
             top_k: self.top_k,
             micro_limit: self.micro_limit,
             reuse: !self.fresh,
+            workloads: self.workload,
+            sanitize: !self.no_sanitizer,
             ..plain_settings(goal, lab)?
         })
     }
@@ -243,6 +254,8 @@ pub fn plain_settings(goal: Goal, lab: &std::path::Path) -> Result<RunSettings> 
         compare_rounds: 5,
         compare_s: 1.0,
         hopeless_ratio: 1.5,
+        workloads: Vec::new(),
+        sanitize: true,
     })
 }
 
@@ -263,10 +276,27 @@ pub fn with_campaign<T>(
     steps: impl FnOnce(&mut Campaign) -> Result<T>,
 ) -> Result<T> {
     let loaded = labdir::load(&labdir::for_target(lab, context.target)?)?;
+    check_workloads(&loaded.lab, &settings.workloads)?;
     let settings = RunSettings { lab_dir: loaded.dir.clone(), ..settings };
     let interrupt = Interrupt::listen()?;
     let campaign = Campaign::start(&context.project, loaded, settings, interrupt)?;
     to_the_end(campaign, steps)
+}
+
+/// Refuses names that are no workloads of the lab.
+pub fn check_workloads(lab: &Lab, names: &[String]) -> Result<()> {
+    for name in names {
+        if lab.workload(name).is_none() {
+            let known: Vec<&str> = lab.workloads.iter().map(|it| it.name.as_str()).collect();
+            let meant = suggest::closest(name, known.iter().copied());
+            let meant = meant.map_or_else(String::new, |meant| format!("did you mean `{meant}`? "));
+            anyhow::bail!(
+                "the lab has no workload `{name}`\nhint: {meant}it has {}",
+                known.join(", ")
+            );
+        }
+    }
+    Ok(())
 }
 
 /// Lets `steps` do its work and records how it ended.

@@ -37,7 +37,7 @@ pub fn run(context: &Context, arguments: ResumeArgs) -> Result<()> {
             let trials = to_the_end(campaign, micro::steps)?;
             micro::show(context, &run.0, trials, 15)
         }
-        goal @ (Goal::Check | Goal::Compare) => bail!(
+        goal @ (Goal::Check | Goal::Compare | Goal::Profile) => bail!(
             "{} is a `{}` run, which is quicker to start again than to resume",
             campaign.run,
             goal.name()

@@ -58,6 +58,7 @@ pub fn show(context: &Context, summary: &summary::Summary) -> Result<()> {
 /// Everything, in order; also what `resume` does for such a run.
 pub fn whole_job(campaign: &mut Campaign, report: Option<PathBuf>) -> Result<summary::Summary> {
     summary::announce(campaign);
+    campaign.require_sanitizers()?;
     let chain = campaign.prove()?;
     say(format!("  {:<9} {}", "chain", summary::chain_words(&chain)));
     let first_ceilings = campaign.ceilings()?;

@@ -7,6 +7,8 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result, bail};
 use clap::{Args, ValueEnum};
+use warpsmith_device::cuda;
+use warpsmith_model::lab::TargetKind;
 
 use super::Context;
 use crate::labdir;
@@ -20,7 +22,8 @@ pub struct SetupArgs {
     /// What to provide
     #[arg(value_enum, default_value = "baselines")]
     part: Part,
-    /// Folder of a lab, or of labs, whose baselines are wanted
+    /// Folder of a lab, or of labs, whose baselines are wanted; those for a GPU (in the labs' folders
+    /// `cuda`) are included where there is one, or with --target cuda
     #[arg(long, value_name = "DIR", default_value = "labs")]
     labs: PathBuf,
     /// Do not ask
@@ -32,12 +35,12 @@ pub struct SetupArgs {
 enum Part {
     /// The Python packages of the labs' baselines
     Baselines,
-    /// The CUDA compilers, headers and disassembler
+    /// The CUDA compilers, headers (CUTLASS's among them), disassembler and sanitizers
     Cuda,
 }
 
 /// NVIDIA's packages, each with its version: the compiler would pull in the others unpinned.
-const CUDA_PACKAGES: [&str; 8] = [
+const CUDA_PACKAGES: [&str; 10] = [
     "nvidia-cuda-nvcc==13.0.*",
     "nvidia-cuda-crt==13.0.*",
     "nvidia-nvvm==13.0.*",
@@ -47,22 +50,26 @@ const CUDA_PACKAGES: [&str; 8] = [
     // These two are not published for 13.0, and read what it makes.
     "nvidia-cuda-cuobjdump==13.2.*",
     "nvidia-cuda-nvdisasm==13.2.*",
+    // Earlier ones take the barriers of asynchronous copies and of warpgroups for races.
+    "nvidia-cuda-sanitizer-api==13.4.*",
+    // Headers that the CUTLASS baseline is compiled from.
+    "nvidia-cutlass==4.2.0.0",
 ];
 /// About what they take on disk.
-const CUDA_SIZE_MB: u32 = 520;
+const CUDA_SIZE_MB: u32 = 620;
+/// The packages above are all that is needed; what some of them name beside is for other uses.
+const CUDA_PIP_FLAGS: [&str; 1] = ["--no-deps"];
 
 pub fn run(context: &Context, arguments: SetupArgs) -> Result<()> {
-    let (what, venv, packages, size_mb) = match arguments.part {
+    let (what, venv, packages, size_mb, flags) = match arguments.part {
         Part::Baselines => {
-            let (packages, size_mb) = wanted(&arguments.labs)?;
-            if packages.is_empty() {
-                bail!("no lab in {} has baselines", arguments.labs.display());
-            }
-            ("baselines", context.project.venv(), packages, size_mb)
+            let (packages, size_mb) = wanted_baselines(context, &arguments.labs)?;
+            ("baselines", context.project.venv(), packages, size_mb, &[][..])
         }
         Part::Cuda => {
             let packages = CUDA_PACKAGES.iter().map(|package| (*package).to_string()).collect();
-            ("the CUDA compilers", context.project.cuda(), packages, CUDA_SIZE_MB)
+            let venv = context.project.cuda();
+            ("the CUDA tools", venv, packages, CUDA_SIZE_MB, &CUDA_PIP_FLAGS[..])
         }
     };
     let list: Vec<&str> = packages.iter().map(String::as_str).collect();
@@ -85,7 +92,9 @@ pub fn run(context: &Context, arguments: SetupArgs) -> Result<()> {
     }
     let python = venv.join("bin/python");
     let mut pip = Command::new(&python);
-    pip.args(["-m", "pip", "install", "--disable-pip-version-check", "--quiet"]).args(&list);
+    pip.args(["-m", "pip", "install", "--disable-pip-version-check", "--quiet"])
+        .args(flags)
+        .args(&list);
     command(&mut pip).context("pip could not install the packages")?;
     if context.json {
         return json(&serde_json::json!({ "python": python, "packages": list }));
@@ -94,30 +103,59 @@ pub fn run(context: &Context, arguments: SetupArgs) -> Result<()> {
     Ok(())
 }
 
-/// Collects the packages of every baseline below a folder, and their sizes.
-fn wanted(labs: &Path) -> Result<(BTreeSet<String>, u32)> {
+/// Collects the packages of the baselines below a folder, for the targets that were asked for or that this
+/// machine has; says which were left out.
+fn wanted_baselines(context: &Context, labs: &Path) -> Result<(BTreeSet<String>, u32)> {
+    let all = lab_folders(labs)?;
+    let has_gpu = cuda::has_driver();
+    let is_wanted = |target: TargetKind| match context.target {
+        Some(asked) => target == asked,
+        // Gigabytes that a machine without a GPU has no use for.
+        None => target == TargetKind::Cpu || has_gpu,
+    };
     let mut packages = BTreeSet::new();
     let mut size_mb = 0;
-    let dirs: Vec<PathBuf> = if labs.join("lab.toml").is_file() {
-        vec![labs.to_path_buf()]
-    } else {
-        let entries = std::fs::read_dir(labs).with_context(|| {
-            format!("cannot list {}\nhint: name a folder of labs with --labs", labs.display())
-        })?;
-        let mut dirs: Vec<PathBuf> = entries
-            .filter_map(|entry| entry.ok().map(|entry| entry.path()))
-            .filter(|dir| dir.join("baselines").is_dir())
-            .collect();
-        dirs.sort();
-        dirs
-    };
-    for dir in dirs {
-        for baseline in labdir::load(&dir)?.lab.baselines {
+    let mut left_out = Vec::new();
+    for dir in all {
+        let lab = labdir::load(&dir)?.lab;
+        if lab.baselines.is_empty() {
+            continue;
+        }
+        // A lab that was named itself is wanted, whatever the machine has.
+        if !is_wanted(lab.target) && dir != labs {
+            left_out.push(dir.display().to_string());
+            continue;
+        }
+        for baseline in lab.baselines {
             size_mb = size_mb.max(baseline.size_mb);
             packages.extend(baseline.packages);
         }
     }
+    if !left_out.is_empty() && context.target.is_none() {
+        say(format!(
+            "left out, since there is no CUDA driver here: {}\nhint: --target cuda provides those",
+            left_out.join(", ")
+        ));
+    }
+    if packages.is_empty() {
+        bail!("no lab in {} has baselines that were asked for", labs.display());
+    }
     Ok((packages, size_mb))
+}
+
+/// Lists the labs of a folder, or the one that it is, and the labs for other targets inside of them.
+fn lab_folders(labs: &Path) -> Result<Vec<PathBuf>> {
+    let mut outer = vec![labs.to_path_buf()];
+    if !labs.join("lab.toml").is_file() {
+        let entries = std::fs::read_dir(labs).with_context(|| {
+            format!("cannot list {}\nhint: name a folder of labs with --labs", labs.display())
+        })?;
+        outer = entries.filter_map(|entry| entry.ok().map(|entry| entry.path())).collect();
+        outer.sort();
+    }
+    let inner = |dir: &PathBuf| [dir.clone(), dir.join(TargetKind::Cuda.name())];
+    let is_lab = |dir: &PathBuf| dir.join("lab.toml").is_file() && dir.join("baselines").is_dir();
+    Ok(outer.iter().flat_map(inner).filter(is_lab).collect())
 }
 
 fn confirmed() -> Result<bool> {
@@ -143,4 +181,19 @@ fn command(command: &mut Command) -> Result<()> {
         bail!("{}\n{}", output.status, String::from_utf8_lossy(&output.stderr).trim_end());
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labs_inside_of_labs_are_found() {
+        let labs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../labs");
+        let found = lab_folders(&labs).expect("the labs of this repository");
+        assert!(found.contains(&labs.join("gemm")), "{found:?}");
+        assert!(found.contains(&labs.join("gemm/cuda")), "{found:?}");
+        let inside = lab_folders(&labs.join("gemm/cuda")).expect("a lab");
+        assert_eq!(inside, [labs.join("gemm/cuda")]);
+    }
 }

@@ -143,6 +143,21 @@ fn show_trial(context: &Context, store: &Store, trial: &Trial, source: bool) -> 
     if !trial.outcome.measurements().is_empty() {
         result(table.render());
     }
+    for measurement in trial.outcome.measurements() {
+        if let Some(warm) = median_interval(&measurement.warm_s) {
+            result(format!(
+                "  warm       {}: {} ({} .. {}, {} samples); the table's times are with cold caches",
+                measurement.workload,
+                units::time(warm.mid),
+                units::time(warm.low),
+                units::time(warm.high),
+                measurement.warm_s.len(),
+            ));
+        }
+        if let Some(state) = &measurement.device_state {
+            result(format!("  device     {}: {}", measurement.workload, state.describe()));
+        }
+    }
     for note in &trial.notes {
         result(format!("  note       {note}"));
     }

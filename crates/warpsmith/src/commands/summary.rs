@@ -8,8 +8,8 @@ use warpsmith_device::bind;
 use warpsmith_evidence::derive::{Standing, standings};
 use warpsmith_model::stats::{self, Comparison, Interval, median};
 use warpsmith_model::{
-    Ceilings, ChainRecord, ComparisonRecord, ContenderKind, Lab, LabRecord, PairedRounds, Trial,
-    roofline, units,
+    Ceilings, ChainRecord, ComparisonRecord, ContenderKind, DeviceState, Lab, LabRecord,
+    PairedRounds, Trial, roofline, units,
 };
 
 use crate::campaign::{Campaign, Winner, missing_words};
@@ -20,8 +20,10 @@ use crate::output::{BAD, BOLD, DIM, GOOD, Table, WARN, paint, say};
 pub struct Summary {
     run: String,
     lab: LabRecord,
-    winner: Winner,
-    full: Trial,
+    /// Who won.
+    pub winner: Winner,
+    /// Its verification.
+    pub full: Trial,
     comparison: Option<ComparisonRecord>,
     ceilings: Ceilings,
     report: Option<PathBuf>,
@@ -64,6 +66,7 @@ impl Summary {
             for missing in &comparison.missing {
                 lines.push(format!("  {}", paint(WARN, missing_words(missing))));
             }
+            lines.extend(clock_lines(comparison));
             lines.extend(note_lines(&comparison.notes));
         }
         lines.push(String::new());
@@ -87,7 +90,8 @@ impl Summary {
             .iter()
             .map(|row| {
                 json!({
-                    "workload": row.workload, "time_s": row.time_s,
+                    "workload": row.workload, "time_s": row.time_s, "warm_time_s": row.warm_s,
+                    "device_state": row.device_state,
                     "flops_per_s": row.flops_per_s, "share_of_peak": row.share,
                     "share_of_roofline": row.share_of_roofline,
                 })
@@ -111,18 +115,49 @@ impl Summary {
     }
 
     fn workload_table(&self) -> String {
-        let mut table =
-            Table::new(&["workload", "time", "rate", "of peak", "of roofline"], &[1, 2, 3, 4]);
-        for row in self.rows() {
-            table.row(vec![
+        let rows = self.rows();
+        // A target that cannot tell cold from warm has one kind of time.
+        let has_warm = rows.iter().any(|row| row.warm_s.is_some());
+        let mut headings = vec!["workload", "time", "rate", "of peak", "of roofline"];
+        if has_warm {
+            headings[1] = "cold";
+            headings.push("warm");
+        }
+        let columns: Vec<usize> = (1..headings.len()).collect();
+        let mut table = Table::new(&headings, &columns);
+        for row in rows {
+            let mut cells = vec![
                 row.workload,
                 units::time(row.time_s),
                 units::flops(row.flops_per_s),
                 format!("{:.1} %", 100.0 * row.share),
                 format!("{:.1} %", 100.0 * row.share_of_roofline),
-            ]);
+            ];
+            if has_warm {
+                cells.push(row.warm_s.map_or_else(|| paint(DIM, "-"), units::time));
+            }
+            table.row(cells);
         }
-        table.render()
+        let mut text = table.render();
+        if has_warm {
+            let words =
+                "rates and shares are of the cold times; warm: the same input again and again";
+            text.push_str(&format!("\n  {}", paint(DIM, words)));
+        }
+        if let Some(state) = self.device_state() {
+            let words = format!("the device meanwhile: {}", state.describe());
+            text.push_str(&format!("\n  {}", paint(DIM, words)));
+        }
+        text
+    }
+
+    /// Returns how the device was over all workloads.
+    fn device_state(&self) -> Option<DeviceState> {
+        let measurements = self.full.outcome.measurements();
+        let mut states = measurements.iter().filter_map(|it| it.device_state.as_ref());
+        let mut all = states.next()?.clone();
+        states.for_each(|state| all.widen(state));
+        Some(all)
     }
 
     fn rows(&self) -> Vec<Row> {
@@ -137,6 +172,8 @@ impl Summary {
                 Some(Row {
                     workload: workload.name.clone(),
                     time_s,
+                    warm_s: median(&measurement.warm_s),
+                    device_state: measurement.device_state.clone(),
                     flops_per_s: workload.flops / time_s,
                     share: roofline::share_of_peak(&self.ceilings, work, dtype, time_s),
                     share_of_roofline: roofline::roofline_s(&self.ceilings, work, dtype) / time_s,
@@ -149,6 +186,9 @@ impl Summary {
 struct Row {
     workload: String,
     time_s: f64,
+    /// With warm caches, where that was measured.
+    warm_s: Option<f64>,
+    device_state: Option<DeviceState>,
     flops_per_s: f64,
     share: f64,
     share_of_roofline: f64,
@@ -185,6 +225,11 @@ pub fn comparison_table(record: &ComparisonRecord) -> String {
 
 /// Notes that a table is followed by; the rest is in the evidence and in `--json`.
 const SHOWN_NOTES: usize = 3;
+
+/// Says how far the clocks of baselines agree with the harness's, a line for each that has its own.
+pub fn clock_lines(record: &ComparisonRecord) -> Vec<String> {
+    record.clocks.iter().map(|check| format!("  {}", paint(DIM, check.describe()))).collect()
+}
 
 /// Returns the first notes, and how many there are beyond them.
 pub fn note_lines(notes: &[String]) -> Vec<String> {

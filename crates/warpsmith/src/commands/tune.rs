@@ -29,6 +29,7 @@ pub fn run(context: &Context, arguments: TuneArgs) -> Result<()> {
 /// Proves, searches and verifies; also what `resume` does for such a run.
 pub fn steps(campaign: &mut Campaign) -> Result<summary::Summary> {
     summary::announce(campaign);
+    campaign.require_sanitizers()?;
     campaign.prove()?;
     campaign.ceilings()?;
     let kernel = match campaign.settings.kernel.clone() {

@@ -7,7 +7,7 @@ fn help_lists_every_command_with_one_line() {
     let help = Project::new().ok(&["--help"]);
     for command in [
         "run", "check", "micro", "tune", "compare", "report", "export", "runs", "show", "resume",
-        "new", "doctor", "schema", "setup", "build", "evidence", "simulate", "space",
+        "new", "doctor", "schema", "setup", "build", "evidence", "profile", "simulate", "space",
     ] {
         assert!(help.contains(&format!("  {command} ")), "`{command}` is not in\n{help}");
     }
@@ -30,6 +30,9 @@ fn usage_errors_exit_with_2_and_say_what_to_do() {
     check(&["tune", "labs/probe", "--strategy", "luck"], &["luck"]);
     check(&["tune", "labs/probe", "--time", "0"], &["--time"]);
     check(&["tune", "labs/probe", "--budget", "0"], &["--budget"]);
+    check(&["profile", "labs/probe"], &["labs/probe", "no folder `cuda`"]);
+    check(&["profile", "labs/probe", "--target", "cpu"], &["counters are not read", "hint"]);
+    check(&["profile", "labs/probe", "--source", "x.cu"], &["--contract"]);
     check(&["frobnicate"], &["frobnicate"]);
     let untouched = Project::new();
     for arguments in [&["runs"][..], &["show", "latest"]] {
@@ -69,4 +72,19 @@ fn output_has_no_colours_in_a_pipe() {
     let project = Project::new();
     let output = project.run(&["doctor"]);
     assert!(!text(&output.stdout).contains('\u{1b}'));
+}
+
+#[test]
+fn profiling_without_a_gpu_says_so() {
+    let project = Project::new();
+    let lab = concat!(env!("CARGO_MANIFEST_DIR"), "/../../labs/saxpy");
+    // Hides a GPU where there is one.
+    let output = project
+        .command(&["profile", lab, "--kernel", "00_naive"])
+        .env("CUDA_VISIBLE_DEVICES", "")
+        .output()
+        .expect("the program starts");
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("CUDA") && said.contains("error"), "{said}");
 }

@@ -1,5 +1,5 @@
 // Hopes that scratch outlives the module, so that what one session computed serves the next one on the same inputs.
-// It is right, so it passes; what stops it is that scratch is always fresh.
+// It would gain nothing, since scratch is always fresh, and initcheck sees that it reads what nobody wrote.
 #include "cheat.cuh"
 
 extern "C" __global__ void rows(const float *a, const float *b, float *c, int m, int n, int k, void *scratch) {

@@ -6,12 +6,14 @@ mod convergence;
 mod effects;
 mod roofline;
 mod scatter;
+mod stack;
 
 pub(super) use bars::{Bar, Limit, bars};
 pub(super) use convergence::{Attempt, Fate, convergence};
 pub(super) use effects::{Group, effect};
 pub(super) use roofline::{Ceiling, RooflinePoint, roofline};
 pub(super) use scatter::{Pair, scatter};
+pub(super) use stack::{Segment, Stack, stack, stack_key};
 
 use super::data::Part;
 use super::html::{Html, html};

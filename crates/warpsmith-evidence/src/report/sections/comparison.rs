@@ -23,6 +23,7 @@ pub(super) fn body(view: &View<'_>) -> Html {
     );
     body.push(charts(view, comparison));
     body.push(table(view, comparison));
+    body.push(clocks(comparison.record));
     body.push(missing(&comparison.record.missing));
     body.push(others(view, comparison.record));
     body
@@ -202,6 +203,19 @@ fn speedup_cells(speedup: Interval) -> Html {
         words::ratio(speedup.mid),
         words::ratio_interval(speedup),
         badge(speedup)
+    )
+}
+
+/// Says how far the clocks of baselines that read their own agree with the harness's.
+fn clocks(record: &ComparisonRecord) -> Html {
+    let items: Html =
+        record.clocks.iter().map(|check| html!("<li>{}</li>\n", check.describe())).collect();
+    if items.is_empty() {
+        return Html::default();
+    }
+    html!(
+        "<h3>Clocks</h3><p>These baselines ran in processes that read the device’s clock themselves. Before the comparison both timed the same copy, in turns.</p><ul>\n{}</ul>\n",
+        items
     )
 }
 

@@ -55,7 +55,14 @@ fn machine(device: &DeviceInfo, system: &str, warpsmith: &str) -> Html {
         format!("{} bits; {}", u64::from(device.vector_bytes) * 8, device.features.join(", "));
     let ticks =
         device.ticks_per_s.map_or("none".to_string(), |ticks| format!("{:.0} MHz", ticks / 1e6));
-    facts([
+    let monitored = device.cuda.as_ref().map(|cuda| {
+        let words = match &cuda.unmonitored {
+            None => "read after each launch that is timed".to_string(),
+            Some(reason) => format!("not read: {reason}"),
+        };
+        ("Clocks, temperature and power".to_string(), html!("{}", words))
+    });
+    let machine = [
         ("Device".to_string(), html!("{}", device.name)),
         ("Threads".to_string(), html!("{}", device.threads as usize)),
         ("Caches".to_string(), html!("{}", caches)),
@@ -63,7 +70,8 @@ fn machine(device: &DeviceInfo, system: &str, warpsmith: &str) -> Html {
         ("Cycle counter".to_string(), html!("{}", ticks)),
         ("System".to_string(), html!("{}", system)),
         ("Warpsmith".to_string(), html!("{}", warpsmith)),
-    ])
+    ];
+    facts(machine.into_iter().chain(monitored))
 }
 
 fn guard(guard: &Guard) -> Html {

@@ -3,6 +3,7 @@
 mod comparison;
 mod environment;
 mod failures;
+mod profile;
 mod reproduce;
 mod roofline;
 mod search;
@@ -32,7 +33,7 @@ pub(super) struct Section {
 /// Returns the sections, in order.
 pub(super) fn all(view: &View<'_>, packed: &Packed) -> Vec<Section> {
     let section = |id, title, short, body| Section { id, title, short, body };
-    vec![
+    let mut sections = vec![
         section("summary", "Summary", "Summary", summary::body(view, packed)),
         section("comparison", "Comparison", "Comparison", comparison::body(view)),
         section("trust", "Why the results can be trusted", "Trust", trust::body(view)),
@@ -43,7 +44,14 @@ pub(super) fn all(view: &View<'_>, packed: &Packed) -> Vec<Section> {
         section("failures", "Failures", "Failures", failures::body(view)),
         section("trials", "All trials", "Trials", table::body(view)),
         section("environment", "Environment and settings", "Environment", environment::body(view)),
-    ]
+    ];
+    // Most runs have no profile, and on the CPU none can: a page that says so each time is noise.
+    if let Some(body) = profile::body(view) {
+        let after = sections.iter().position(|section| section.id == "roofline");
+        let at = after.map_or(sections.len(), |idx| idx + 1);
+        sections.insert(at, section("profile", "Where the time goes", "Profile", body));
+    }
+    sections
 }
 
 /// Says in words that there is nothing to show.

@@ -48,7 +48,7 @@ fn command(view: &View<'_>, settings: &RunSettings) -> String {
             flag("--limit", settings.micro_limit.to_string());
             flag("--seed", settings.seed.to_string());
         }
-        Goal::Check | Goal::Compare => {}
+        Goal::Check | Goal::Compare | Goal::Profile => {}
     }
     if matches!(settings.goal, Goal::Run | Goal::Tune | Goal::Micro) {
         words.push("--fresh".to_string());

@@ -1,7 +1,7 @@
 //! The summary: who won, by how much, how near to the machine's limits, and how to do it again.
 
-use warpsmith_model::stats::{Comparison, judge};
-use warpsmith_model::{Fidelity, Guard, RunStatus, units};
+use warpsmith_model::stats::{Comparison, judge, median};
+use warpsmith_model::{DeviceState, Fidelity, Guard, Measurement, RunStatus, units};
 
 use super::super::data::{Part, View, Winner};
 use super::super::html::{Html, html};
@@ -38,6 +38,7 @@ pub(super) fn body(view: &View<'_>, packed: &Packed) -> Html {
             body.push(cards(view));
             body.push(parameters(winner));
             body.push(workloads(view, winner));
+            body.push(conditions(view, winner));
         }
         (None, Some(comparison)) => {
             let first = &comparison.standings[comparison.against].label;
@@ -215,6 +216,47 @@ fn workloads(view: &View<'_>, winner: &Winner<'_>) -> Html {
         ],
         rows,
     )
+}
+
+/// Under which conditions the winner was timed: cold and warm caches, and how the device was. Nothing
+/// where the target says nothing of it.
+fn conditions(view: &View<'_>, winner: &Winner<'_>) -> Html {
+    let trial = view.data.trials.iter().find(|record| record.trial.id == winner.trial.id);
+    let measurements = trial.map_or(&[][..], |record| record.trial.outcome.measurements());
+    let says_something = |measurement: &Measurement| {
+        !measurement.warm_s.is_empty() || measurement.device_state.is_some()
+    };
+    if !measurements.iter().any(says_something) {
+        return Html::default();
+    }
+    let rows: Html = measurements
+        .iter()
+        .map(|measurement| {
+            let time = |samples: &[f64]| median(samples).map_or("–".to_string(), units::time);
+            let state = measurement.device_state.as_ref();
+            html!(
+                "<tr><th scope='row'>{}</th><td class='num'>{}</td><td class='num'>{}</td><td>{}</td></tr>\n",
+                measurement.workload,
+                time(&measurement.samples_s),
+                time(&measurement.warm_s),
+                state.map_or("not recorded".to_string(), DeviceState::describe)
+            )
+        })
+        .collect();
+    let mut body = titled_table(
+        "Caches, clocks and heat",
+        &[
+            Column::Text("Workload"),
+            Column::Number("Cold caches (the time that counts)"),
+            Column::Number("Warm caches"),
+            Column::Text("The device meanwhile"),
+        ],
+        rows,
+    );
+    body.push(html!(
+        "<p class='small'>Warm times are of the same input again and again. All other times in this report are taken with cold caches.</p>\n"
+    ));
+    body
 }
 
 fn warnings(view: &View<'_>, packed: &Packed) -> Html {

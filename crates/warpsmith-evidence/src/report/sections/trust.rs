@@ -95,7 +95,7 @@ fn checks(view: &View<'_>) -> Html {
         format!("{:?}", lab.dtype).to_lowercase(),
         lab.dtype.epsilon()
     );
-    facts([
+    let mut rows = vec![
         (
             "Full gate".to_string(),
             gate(
@@ -114,7 +114,21 @@ fn checks(view: &View<'_>) -> Html {
             "Proof shapes".to_string(),
             html!("{}", if shapes.is_empty() { "none".to_string() } else { shapes.join(", ") }),
         ),
-    ])
+    ];
+    rows.extend(sanitizers(view).map(|words| ("Sanitizers".to_string(), html!("{}", words))));
+    facts(rows)
+}
+
+/// What the winner's full trial says of sanitizers; nothing where the target has none.
+fn sanitizers(view: &View<'_>) -> Option<String> {
+    view.data.environment.device.cuda.as_ref()?;
+    let winner = view.winner.as_ref()?.trial;
+    let record = view.data.trials.iter().find(|record| record.trial.id == winner.id)?;
+    let notes: Vec<&str> = record.trial.sanitizer_notes().collect();
+    Some(match notes.as_slice() {
+        [] => "the winner’s trial does not say that it ran under any".to_string(),
+        notes => format!("{}.", notes.join("; ")),
+    })
 }
 
 fn proofs(view: &View<'_>, record: &ChainRecord) -> Html {

@@ -1,0 +1,262 @@
+//! The part of the full gate that runs a kernel under sanitizers, where its target has some: they see a
+//! race that was lucky on every run, an access beside a tensor that changed nothing, a read of memory
+//! that happened to hold the right thing.
+//!
+//! Kernels run many times slower under them, so they run on the lab's proof shapes and on the least of
+//! its real workloads. What passed on the small shapes and did not come to an end on the real one is
+//! noted, as is what a tool itself doubts; everything else that is not clean is a verdict or an error.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use warpsmith_model::lab::{Kernel, Workload};
+use warpsmith_model::{CrashCause, Outcome, Params, SANITIZER_NOTE};
+
+use super::bench::{Bench, Stop, Subject};
+use crate::bind;
+use crate::corpus::{Case, Want};
+use crate::error::DeviceError;
+use crate::target::{CaseId, Fault, Flaw, Program, Sanitized, Sanitizer, Sanitizers};
+
+/// How long a launch on a small shape may take; a kernel that needs longer has lost its way.
+const SMALL_DEADLINE: Duration = Duration::from_secs(120);
+/// How long a launch on a real workload may take before the small shapes have to do.
+const REAL_DEADLINE: Duration = Duration::from_secs(60);
+/// Operations of a real workload at most: racecheck can be a thousand times slower than the kernel, and
+/// naive kernels do some ten billion operations a second even so.
+const MOST_FLOPS: f64 = 2e9;
+
+/// Runs the candidate under every sanitizer of its target.
+pub(super) fn check(bench: &mut Bench<'_>, workloads: &[Workload]) -> Result<(), Stop> {
+    let Subject::Kernel { kernel, params } = bench.subject else {
+        // Libraries are trusted.
+        return Ok(());
+    };
+    let found = bench.target.sanitizers();
+    if matches!(found, Ok(None)) {
+        return Ok(());
+    }
+    if !bench.limits.sanitize {
+        bench.notes.push(format!("{SANITIZER_NOTE}ran without sanitizers (--no-sanitizer)"));
+        return Ok(());
+    }
+    let sanitizers = found.map_err(|source| {
+        let doing = format!("looking for what `{}` must run under", kernel.name);
+        DeviceError::Target { doing, source }
+    })?;
+    let Some(sanitizers) = sanitizers else { return Ok(()) };
+    let gate = Gate { kernel, params, sanitizers };
+    let small = gate.small_runs(bench)?;
+    let real = gate.least_workload(bench, workloads)?;
+    gate.every_tool(bench, small, real)
+}
+
+struct Gate<'a> {
+    kernel: &'a Kernel,
+    params: &'a Params,
+    sanitizers: Sanitizers,
+}
+
+/// A program with what it runs on.
+struct Run {
+    shape: Workload,
+    program: Program,
+    case: Arc<Case>,
+}
+
+impl Gate<'_> {
+    fn small_runs(&self, bench: &mut Bench<'_>) -> Result<Vec<Run>, Stop> {
+        let lab = bench.lab;
+        let mut runs = Vec::new();
+        for shape in &lab.proofs {
+            if !bench.subject.serves(shape)? {
+                continue;
+            }
+            let program = bench.program(shape)?;
+            let cases = bench.corpus.proof_cases(bench.target, lab, shape, bench.seed)?;
+            let case = Arc::clone(cases.first().expect("a lab has a distribution of inputs"));
+            runs.push(Run { shape: shape.clone(), program, case });
+        }
+        if runs.is_empty() {
+            let words = "serves no proof shape, so none was run under them";
+            bench.notes.push(format!("{SANITIZER_NOTE}{words}"));
+        }
+        Ok(runs)
+    }
+
+    /// Chooses the workload with the least work, where that is little enough.
+    fn least_workload(
+        &self,
+        bench: &mut Bench<'_>,
+        workloads: &[Workload],
+    ) -> Result<Option<Run>, Stop> {
+        let lab = bench.lab;
+        let mut least: Option<(f64, &Workload)> = None;
+        for workload in workloads {
+            let flops = bind::work_size(lab, workload)?.flops;
+            if least.is_none_or(|(fewest, _)| flops < fewest) {
+                least = Some((flops, workload));
+            }
+        }
+        let Some((flops, workload)) = least else { return Ok(None) };
+        if flops > MOST_FLOPS {
+            bench.notes.push(format!(
+                "{SANITIZER_NOTE}the least workload, {}, has {flops:.1e} operations, more than the \
+                 {MOST_FLOPS:.0e} that are run under them; the small shapes alone were",
+                workload.name
+            ));
+            return Ok(None);
+        }
+        let program = bench.program(workload)?;
+        let want = Want::Exactly(1);
+        let cases = bench.corpus.cases(bench.target, lab, workload, 0, bench.seed, want)?;
+        let case = Arc::clone(cases.first().expect("one was asked for"));
+        Ok(Some(Run { shape: workload.clone(), program, case }))
+    }
+
+    /// Runs every tool on everything at once, since a tool takes seconds to start; on the small shapes alone
+    /// where it does not come to an end with the real one.
+    fn every_tool(
+        &self,
+        bench: &mut Bench<'_>,
+        small: Vec<Run>,
+        real: Option<Run>,
+    ) -> Result<(), Stop> {
+        let n_small = small.len();
+        let real_name = real.as_ref().map(|run| run.shape.name.clone());
+        let all: Vec<Run> = small.into_iter().chain(real).collect();
+        let small = &all[..n_small];
+        if all.is_empty() {
+            return Ok(());
+        }
+        let mut clean = Vec::new();
+        let mut clean_on_small = Vec::new();
+        for tool in self.sanitizers.tools.clone() {
+            match (self.judge(bench, tool, &all, REAL_DEADLINE)?, &real_name) {
+                (Bill::Clean, _) => clean.push(tool),
+                (Bill::Doubtful, _) => {}
+                (Bill::Unfinished { limit_s }, None) => {
+                    return Err(timed_out(tool, small, limit_s));
+                }
+                (Bill::Unfinished { limit_s }, Some(name)) => {
+                    bench.notes.push(format!(
+                        "{SANITIZER_NOTE}{} did not finish within {limit_s} s on {name}",
+                        tool.name()
+                    ));
+                    if small.is_empty() {
+                        continue;
+                    }
+                    match self.judge(bench, tool, small, SMALL_DEADLINE)? {
+                        Bill::Clean => clean_on_small.push(tool),
+                        Bill::Doubtful => {}
+                        Bill::Unfinished { limit_s } => {
+                            return Err(timed_out(tool, small, limit_s));
+                        }
+                    }
+                }
+            }
+        }
+        self.note_clean(bench, &clean, &all);
+        self.note_clean(bench, &clean_on_small, small);
+        Ok(())
+    }
+
+    fn note_clean(&self, bench: &mut Bench<'_>, clean: &[Sanitizer], runs: &[Run]) {
+        if !clean.is_empty() {
+            let tools: Vec<&str> = clean.iter().map(|tool| tool.name()).collect();
+            bench.notes.push(format!(
+                "{SANITIZER_NOTE}{} found nothing on {} ({})",
+                tools.join(", "),
+                names(runs),
+                self.sanitizers.version
+            ));
+        }
+    }
+
+    /// Runs a tool. What it finds ends the evaluation, what it doubts is noted.
+    fn judge(
+        &self,
+        bench: &mut Bench<'_>,
+        tool: Sanitizer,
+        runs: &[Run],
+        deadline: Duration,
+    ) -> Result<Bill, Stop> {
+        Ok(match self.sanitize(bench, tool, runs, deadline)? {
+            Sanitized::Clean => Bill::Clean,
+            Sanitized::Flagged(flaw) => return Err(self.flagged(bench, tool, runs, flaw)),
+            Sanitized::Unfinished { limit_s } => Bill::Unfinished { limit_s },
+            Sanitized::Doubtful(words) => {
+                let (tool, place) = (tool.name(), names(runs));
+                let note = format!("{SANITIZER_NOTE}{tool} is in doubt about {place}: {words}");
+                bench.notes.push(note);
+                Bill::Doubtful
+            }
+        })
+    }
+
+    fn sanitize(
+        &self,
+        bench: &mut Bench<'_>,
+        tool: Sanitizer,
+        runs: &[Run],
+        deadline: Duration,
+    ) -> Result<Sanitized, DeviceError> {
+        let watched: Vec<(&Program, CaseId)> =
+            runs.iter().map(|run| (&run.program, run.case.id)).collect();
+        bench.target.sanitize(tool, &watched, deadline).map_err(|source| {
+            let doing = format!("running `{}` under {}", self.kernel.name, tool.name());
+            DeviceError::Target { doing, source }
+        })
+    }
+
+    /// Turns a finding into the candidate's outcome.
+    fn flagged(&self, bench: &mut Bench<'_>, tool: Sanitizer, runs: &[Run], flaw: Flaw) -> Stop {
+        // What was flagged is the very binary that the gate judged. One with line numbers is another
+        // binary with the same instructions; where it cannot be had, the finding stands without them.
+        let located = self.with_lines(bench, runs).ok().and_then(|runs| {
+            match self.sanitize(bench, tool, &runs, SMALL_DEADLINE) {
+                Ok(Sanitized::Flagged(located)) => Some(located),
+                _ => None,
+            }
+        });
+        let Flaw { message, report } = located.unwrap_or(flaw);
+        let cause = CrashCause::Sanitizer { tool: tool.name().to_string(), message, report };
+        Stop::Outcome(Box::new(Outcome::Crashed { workload: names(runs), cause }))
+    }
+
+    /// Compiles the same programs with line numbers.
+    fn with_lines(&self, bench: &mut Bench<'_>, runs: &[Run]) -> Result<Vec<Run>, DeviceError> {
+        let (lab, kernel, params) = (bench.lab, self.kernel, self.params);
+        let deadline = Duration::from_secs_f64(bench.limits.compile_deadline_s);
+        let mut located = Vec::new();
+        for run in runs {
+            let device = bench.target.info().clone();
+            let mut unit = bind::kernel_unit(lab, kernel, params, &run.shape, &device, deadline)?;
+            unit.flags.extend(self.sanitizers.line_flags.iter().cloned());
+            let artifact = bench.target.compile(&unit).map_err(|source: Fault| {
+                DeviceError::Target { doing: format!("compiling `{}`", kernel.name), source }
+            })?;
+            let program = bind::kernel_program(lab, kernel, params, &run.shape, &device, artifact)?;
+            let case = Arc::clone(&run.case);
+            located.push(Run { shape: run.shape.clone(), program, case });
+        }
+        Ok(located)
+    }
+}
+
+/// What a tool's answer comes to.
+enum Bill {
+    Clean,
+    Doubtful,
+    Unfinished { limit_s: f64 },
+}
+
+fn timed_out(tool: Sanitizer, runs: &[Run], limit_s: f64) -> Stop {
+    let workload = format!("{}, under {}", names(runs), tool.name());
+    Stop::Outcome(Box::new(Outcome::TimedOut { workload, limit_s }))
+}
+
+fn names(runs: &[Run]) -> String {
+    let names: Vec<&str> = runs.iter().map(|run| run.shape.name.as_str()).collect();
+    names.join(", ")
+}

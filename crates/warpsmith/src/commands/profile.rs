@@ -1,0 +1,227 @@
+//! `warpsmith profile`: what holds a kernel back.
+
+use std::path::PathBuf;
+
+use anyhow::{Result, bail};
+use clap::Args;
+use serde::Serialize;
+use warpsmith_model::diagnose::{Basis, Scene, diagnose, gap};
+use warpsmith_model::lab::{Kernel, TargetKind};
+use warpsmith_model::roofline::WorkSize;
+use warpsmith_model::{
+    Ceilings, CounterSource, Diagnosis, Environment, Gap, Goal, LabRecord, Outcome, ProfileRecord,
+    RunId, WorkloadProfile, units,
+};
+
+use super::check::{chosen_kernel, with_settings};
+use super::{CliFailure, Context, plain_settings, summary, with_campaign};
+use crate::campaign::Campaign;
+use crate::labdir;
+use crate::output::{BOLD, DIM, Table, WARN, json, paint, result, say};
+
+/// Say what holds a CUDA kernel back: memory, arithmetic, waiting, or the launch
+///
+/// Judges and times the kernel, runs it under Nsight Compute (`ncu`), and keeps the profiler's
+/// report and table. Where the counters may not be read, the diagnosis rests on the compiler's
+/// report, the machine code and the time, and says so with what to do about it.
+#[derive(Debug, Args)]
+pub struct ProfileArgs {
+    /// Folder of the lab
+    lab: PathBuf,
+    /// Kernel to profile; by default the lab's last rung
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["source", "contract"])]
+    kernel: Option<String>,
+    /// Source of a kernel that is not in the lab
+    #[arg(long, value_name = "FILE", requires = "contract")]
+    source: Option<PathBuf>,
+    /// Contract of that kernel
+    #[arg(long, value_name = "FILE", requires = "source")]
+    contract: Option<PathBuf>,
+    /// Value of a tunable; the others keep their author's choice (repeatable)
+    #[arg(long = "set", value_name = "P=V")]
+    set: Vec<String>,
+    /// Workload to profile; by default the one with the most work that the kernel serves (repeatable)
+    #[arg(long, value_name = "NAME")]
+    workload: Vec<String>,
+}
+
+/// What was found, on one workload.
+#[derive(Debug, Serialize)]
+struct Finding {
+    workload: String,
+    diagnosis: Diagnosis,
+    gap: Option<Gap>,
+}
+
+/// A profile, and what it is seen against.
+struct Profiled {
+    run: RunId,
+    record: ProfileRecord,
+    environment: Environment,
+    ceilings: Ceilings,
+    lab: LabRecord,
+}
+
+pub fn run(context: &Context, arguments: ProfileArgs) -> Result<()> {
+    let target = context.target.unwrap_or(TargetKind::Cuda);
+    let lab = labdir::for_target(&arguments.lab, Some(target))?;
+    if labdir::load(&lab)?.lab.target != TargetKind::Cuda {
+        bail!(
+            "{} is a lab for the CPU, whose counters are not read here\nhint: `warpsmith profile` is \
+             for CUDA labs; for this one, the report of `warpsmith run` has the distance to the \
+             measured ceilings",
+            lab.display()
+        );
+    }
+    let settings = plain_settings(Goal::Profile, &lab)?;
+    let profiled = with_campaign(context, &lab, settings, |campaign| steps(campaign, &arguments))?;
+    let findings: Vec<Finding> =
+        profiled.record.workloads.iter().map(|it| find(&profiled, it)).collect();
+    if context.json {
+        return json(&serde_json::json!({
+            "run": profiled.run, "record": profiled.record, "findings": findings,
+        }));
+    }
+    for (workload, finding) in profiled.record.workloads.iter().zip(&findings) {
+        show(workload, finding);
+    }
+    tell_what_is_missing(&profiled.record);
+    say(format!(
+        "  `warpsmith export {} --format profile` writes the profiler's files; `warpsmith report` has \
+         the same as a page",
+        profiled.run
+    ));
+    Ok(())
+}
+
+fn steps(campaign: &mut Campaign, arguments: &ProfileArgs) -> Result<Profiled> {
+    summary::announce(campaign);
+    let kernel = kernel(campaign, arguments)?;
+    let params = with_settings(&kernel, &arguments.set)?;
+    if let Some(reason) = campaign.unavailable(&kernel, &params) {
+        bail!("`{}` cannot be profiled: {reason}", kernel.name);
+    }
+    let workloads = workloads(campaign, &kernel, &arguments.workload)?;
+    let chain = campaign.prove_on(workloads.clone())?;
+    say(format!("  {:<9} {}", "chain", summary::chain_words(&chain)));
+    let ceilings = campaign.ceilings()?;
+    campaign.stop_if_asked()?;
+    let trial = campaign.rank_on(&kernel, &params, workloads)?;
+    if !matches!(trial.outcome, Outcome::Passed { .. }) {
+        let words = format!("`{}` is not profiled: {}", kernel.name, trial.outcome.describe());
+        return Err(CliFailure::Candidate(words).into());
+    }
+    campaign.stop_if_asked()?;
+    let n_workloads = trial.job.workloads.len();
+    say(format!("  {:<9} {} on {n_workloads} workload(s)", "profile", kernel.name));
+    let record = campaign.profile(&kernel, &params, &trial)?;
+    Ok(Profiled {
+        run: campaign.run.clone(),
+        record,
+        environment: campaign.environment.clone(),
+        ceilings,
+        lab: LabRecord::of(&campaign.loaded.lab)?,
+    })
+}
+
+fn kernel(campaign: &Campaign, arguments: &ProfileArgs) -> Result<Kernel> {
+    let (source, contract) = (arguments.source.as_deref(), arguments.contract.as_deref());
+    let chosen = chosen_kernel(campaign, arguments.kernel.as_deref(), source, contract)?;
+    match chosen.or_else(|| campaign.loaded.lab.kernels.last().cloned()) {
+        Some(kernel) => Ok(kernel),
+        None => bail!("the lab has no kernel"),
+    }
+}
+
+fn workloads(campaign: &Campaign, kernel: &Kernel, names: &[String]) -> Result<Vec<String>> {
+    let served = campaign.served(kernel)?;
+    if served.is_empty() {
+        bail!("kernel `{}` serves none of the lab's workloads (see its `requires`)", kernel.name);
+    }
+    for name in names {
+        if !served.contains(name) {
+            bail!(
+                "kernel `{}` serves no workload `{name}`\nhint: it serves {}",
+                kernel.name,
+                served.join(", ")
+            );
+        }
+    }
+    if !names.is_empty() {
+        return Ok(names.to_vec());
+    }
+    // A profile takes a while, and says most where the device is full.
+    let lab = LabRecord::of(&campaign.loaded.lab)?;
+    let work = |name: &&String| lab.workload(name).map_or(0.0, |workload| workload.flops);
+    let largest = served.iter().max_by(|one, other| work(one).total_cmp(&work(other)));
+    Ok(largest.into_iter().cloned().collect())
+}
+
+fn find(profiled: &Profiled, workload: &WorkloadProfile) -> Finding {
+    let work = profiled.lab.workload(&workload.workload);
+    let scene = Scene {
+        device: &profiled.environment.device,
+        ceilings: Some(&profiled.ceilings),
+        work: work.map(|work| WorkSize { flops: work.flops, bytes: work.bytes }),
+        dtype: profiled.lab.dtype,
+    };
+    Finding {
+        workload: workload.workload.clone(),
+        diagnosis: diagnose(workload, &scene),
+        gap: gap(workload, &scene),
+    }
+}
+
+fn show(workload: &WorkloadProfile, finding: &Finding) {
+    let diagnosis = &finding.diagnosis;
+    let label = match diagnosis.basis {
+        Basis::Counters => String::new(),
+        Basis::Static => paint(WARN, " (without counters)"),
+    };
+    let name = paint(BOLD, &workload.workload);
+    result(format!("{name}: {}{label}", diagnosis.bound.words()));
+    result(format!("  {}", diagnosis.because));
+    let mut facts = Table::new(&["fact", "found"], &[]);
+    for fact in &diagnosis.facts {
+        let name = if fact.concern { paint(WARN, &fact.name) } else { fact.name.clone() };
+        facts.row(vec![name, fact.words.clone()]);
+    }
+    result(facts.render());
+    if !diagnosis.stalls.is_empty() {
+        let mut stalls = Table::new(&["warps wait for", "share", "counter"], &[1]);
+        for stall in &diagnosis.stalls {
+            let share = format!("{:.1} %", stall.share * 100.0);
+            stalls.row(vec![
+                stall.reason.words().to_string(),
+                share,
+                paint(DIM, stall.reason.name()),
+            ]);
+        }
+        result(stalls.render());
+    }
+    if let Some(gap) = &finding.gap {
+        let mut parts = Table::new(&["where the time goes (a model)", "time", "share"], &[1, 2]);
+        for part in &gap.parts {
+            let share = format!("{:.1} %", part.time_s / gap.time_s * 100.0);
+            parts.row(vec![part.cause.words(), units::time(part.time_s), share]);
+        }
+        result(parts.render());
+    }
+    for advice in &diagnosis.advice {
+        result(format!("  try: {advice}"));
+    }
+    result("");
+}
+
+/// Says once why there are no counters, and what to do.
+fn tell_what_is_missing(record: &ProfileRecord) {
+    let mut told: Vec<&CounterSource> = Vec::new();
+    for workload in &record.workloads {
+        if let source @ CounterSource::Missing { reason, how } = &workload.counters
+            && !told.contains(&source)
+        {
+            say(format!("{} no counters: {reason}\nhint: {how}", paint(WARN, "note")));
+            told.push(source);
+        }
+    }
+}
