@@ -210,6 +210,8 @@ impl Recorded {
                     disturbed_s: Vec::new(),
                     workload: workload.clone(),
                     samples_s: vec![time_ms * 1e-3],
+                    warm_s: Vec::new(),
+                    device_state: None,
                     batch: 1,
                     ticks: Vec::new(),
                     share: 1.0,
