@@ -96,6 +96,17 @@ impl SpaceSpec {
         }
     }
 
+    /// Writes the plain format.
+    pub fn to_json(&self) -> Json {
+        let params: serde_json::Map<String, Json> = self
+            .tunables
+            .iter()
+            .map(|tunable| (tunable.name.clone(), serde_json::json!(tunable.values)))
+            .collect();
+        let constraints: Vec<&str> = self.constraints.iter().map(Expr::text).collect();
+        serde_json::json!({ "name": self.name, "params": params, "constraints": constraints })
+    }
+
     /// Builds the space.
     pub fn space(&self) -> Result<Space, SpaceError> {
         Space::new(&self.tunables, &self.constraints, &|_| None)

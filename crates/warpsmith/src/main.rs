@@ -13,6 +13,7 @@ mod labdir;
 mod output;
 mod pool;
 mod project;
+mod recorded_file;
 mod worker;
 mod worker_client;
 

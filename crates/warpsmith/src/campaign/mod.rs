@@ -4,8 +4,13 @@
 //! again. A trial is durable before anyone learns from it.
 
 mod decide;
+mod objective;
+mod priors;
 mod profile;
 mod steps;
+#[cfg(test)]
+mod testing;
+mod until;
 
 use std::collections::HashMap;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -33,8 +38,9 @@ const RANKING_BUDGET_S: f64 = 0.2;
 /// Seconds of timing on one workload, for the record.
 const RECORD_BUDGET_S: f64 = 1.0;
 
-pub(crate) use decide::{Finalists, Winner, missing_words, seeds_from};
+pub(crate) use decide::{Finalists, Winner, missing_words};
 pub(crate) use steps::Interrupted;
+pub(crate) use until::check_until;
 
 /// A run in progress.
 #[derive(Debug)]

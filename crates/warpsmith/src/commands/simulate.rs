@@ -11,8 +11,10 @@ use warpsmith_model::rng::Rng;
 use warpsmith_search::simulate::{Methodology, Summary, quality, random_exact, replay};
 use warpsmith_search::{Recorded, Strategy};
 
-use super::{Context, recorded_file};
+use super::Context;
+use super::curves::{self, Curve};
 use crate::output::{BAD, DIM, GOOD, Table, json, paint, result, say};
+use crate::recorded_file;
 
 /// Judge search strategies on recorded spaces
 ///
@@ -41,7 +43,13 @@ pub struct SimulateArgs {
     /// Score the whole course of each search: 0 is random search, 1 the optimum at once
     #[arg(long)]
     score: bool,
+    /// Draw the mean quality over the evaluations into an SVG file
+    #[arg(long, value_name = "FILE")]
+    plot: Option<PathBuf>,
 }
+
+/// How many characters a curve has in a terminal.
+const CURVE_COLUMNS: usize = 48;
 
 /// A recorded space and the name that rows call it by.
 struct Cache {
@@ -68,11 +76,62 @@ pub fn run(context: &Context, arguments: SimulateArgs) -> Result<()> {
         .collect::<Result<Vec<Strategy>>>()?;
     let caches = arguments.cache.iter().map(|path| load(path)).collect::<Result<Vec<Cache>>>()?;
     let courses = replay_all(&caches, &strategies, &arguments)?;
+    let curves = mean_curves(&caches, &courses, &strategies, &arguments);
+    if let Some(path) = &arguments.plot {
+        let title = format!("Mean of {} repeats on {} spaces", arguments.repeats, caches.len());
+        std::fs::write(path, curves::svg(&curves, &title))
+            .with_context(|| format!("cannot write {}", path.display()))?;
+        say(format!("  wrote {}", path.display()));
+    }
     if context.json {
         return json(&document(&caches, &courses, &arguments));
     }
     tables(&caches, &courses, &arguments);
+    let low = curves::floor_of(&curves);
+    let longest = curves.iter().map(|curve| curve.name.len()).max().unwrap_or(0);
+    result("");
+    for curve in &curves {
+        let blocks = curves::sparkline(curve, low, CURVE_COLUMNS);
+        result(format!("  {:<longest$}  {blocks}", curve.name));
+    }
+    say(format!(
+        "  mean quality from {low:.2} (bottom) to 1 (top), from 1 to {} evaluations",
+        curves.first().map_or(0, |curve| curve.quality.len())
+    ));
     Ok(())
+}
+
+fn longest_budget(arguments: &SimulateArgs) -> usize {
+    arguments.budget.iter().copied().max().unwrap_or(1)
+}
+
+/// Returns the mean quality of every strategy after each evaluation, over spaces and repeats.
+fn mean_curves(
+    caches: &[Cache],
+    courses: &[Courses],
+    strategies: &[Strategy],
+    arguments: &SimulateArgs,
+) -> Vec<Curve> {
+    let largest = caches.iter().map(|cache| cache.recorded.entries().len()).max().unwrap_or(1);
+    let evaluations = longest_budget(arguments).min(largest);
+    let mean = |values: Vec<f64>| values.iter().sum::<f64>() / values.len() as f64;
+    let random = (1..=evaluations)
+        .map(|k| mean(caches.iter().map(|cache| random_exact(&cache.recorded, k).mean).collect()));
+    let random = Curve { name: "random_exact".to_string(), quality: random.collect() };
+    let searched = strategies.iter().map(|strategy| {
+        let own: Vec<&Courses> =
+            courses.iter().filter(|courses| courses.strategy == *strategy).collect();
+        let reached = |k: usize| {
+            let reached = own.iter().flat_map(|courses| {
+                let recorded = &caches[courses.cache].recorded;
+                courses.best_ms.iter().map(move |course| quality(recorded, after(course, k)))
+            });
+            mean(reached.collect())
+        };
+        let quality = (1..=evaluations).map(reached).collect();
+        Curve { name: strategy.name().to_string(), quality }
+    });
+    searched.chain(std::iter::once(random)).collect()
 }
 
 fn load(path: &Path) -> Result<Cache> {
@@ -90,14 +149,16 @@ fn replay_all(
     strategies: &[Strategy],
     arguments: &SimulateArgs,
 ) -> Result<Vec<Courses>> {
-    let budget = arguments.budget.iter().copied().max().unwrap_or(1);
+    let budget = longest_budget(arguments);
     let mut jobs = Vec::new();
     let mut seeds = Rng::derive(arguments.seed, "simulate");
     let seeds: Vec<u64> = (0..arguments.repeats).map(|_| seeds.next_u64()).collect();
     for (cache, Cache { methodology, .. }) in caches.iter().enumerate() {
         let scored = if arguments.score { methodology.evaluations() } else { 0 };
         for strategy in strategies {
-            jobs.extend(seeds.iter().map(|seed| (cache, *strategy, *seed, budget.max(scored))));
+            // Nothing is left to evaluate beyond the space, however large the budget.
+            let evaluations = budget.max(scored).min(caches[cache].recorded.entries().len());
+            jobs.extend(seeds.iter().map(|seed| (cache, *strategy, *seed, evaluations)));
         }
     }
     let done: Vec<Mutex<Option<Result<Vec<f64>>>>> =
@@ -131,10 +192,15 @@ fn replay_all(
     Ok(courses)
 }
 
+/// Returns the best time after so many evaluations; a space that is exhausted does not get better.
+fn after(course: &[f64], evaluations: usize) -> f64 {
+    course[evaluations.min(course.len()) - 1]
+}
+
 fn summary(caches: &[Cache], courses: &Courses, budget: usize) -> Summary {
     let recorded = &caches[courses.cache].recorded;
     let qualities: Vec<f64> =
-        courses.best_ms.iter().map(|course| quality(recorded, course[budget - 1])).collect();
+        courses.best_ms.iter().map(|course| quality(recorded, after(course, budget))).collect();
     Summary::of(&qualities).expect("at least one repeat was asked for")
 }
 

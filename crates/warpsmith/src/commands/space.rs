@@ -1,18 +1,20 @@
 //! `warpsmith space`: count, sample and list the configurations of a space.
 
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
 use warpsmith_model::rng::Rng;
-use warpsmith_model::{Params, Value};
+use warpsmith_model::{Expr, Params, Value};
 use warpsmith_search::{Space, SpaceSpec};
 
-use super::{Context, recorded_file};
+use super::Context;
 use crate::campaign::ask_environment;
 use crate::labdir;
 use crate::output::{BOLD, json, paint, result};
+use crate::recorded_file;
 use crate::worker_client::Worker;
 
 /// Count, sample or list the valid configurations of a space
@@ -24,6 +26,9 @@ pub struct SpaceArgs {
     /// File of a space, or folder of a lab
     #[arg(value_name = "FILE|LAB")]
     what: PathBuf,
+    /// Constraint beyond those that are written down (repeatable)
+    #[arg(long, value_name = "EXPRESSION")]
+    constraint: Vec<String>,
     /// Kernel of a lab; by default the last rung that has tunables
     #[arg(long, value_name = "NAME")]
     kernel: Option<String>,
@@ -39,23 +44,24 @@ pub struct SpaceArgs {
 }
 
 pub fn run(context: &Context, arguments: SpaceArgs) -> Result<()> {
+    let further = arguments
+        .constraint
+        .iter()
+        .map(|text| {
+            Expr::parse(text).with_context(|| format!("--constraint `{text}` is no expression"))
+        })
+        .collect::<Result<Vec<Expr>>>()?;
     let (name, space, seconds) = if arguments.what.is_dir() {
-        of_lab(context, &arguments)?
+        of_lab(context, &arguments, further)?
     } else {
-        of_file(&arguments.what)?
+        of_file(&arguments.what, further)?
     };
     if arguments.list {
-        for params in space.iter() {
-            line(&params)?;
-        }
-        return Ok(());
+        return lines(space.iter());
     }
     if let Some(count) = arguments.sample {
         let mut rng = Rng::derive(arguments.seed, "space sample");
-        for _ in 0..count {
-            line(&space.sample(&mut rng))?;
-        }
-        return Ok(());
+        return lines((0..count).map(|_| space.sample(&mut rng)));
     }
     let peak = peak_rss_bytes();
     if context.json {
@@ -74,9 +80,10 @@ pub fn run(context: &Context, arguments: SpaceArgs) -> Result<()> {
     Ok(())
 }
 
-fn of_file(path: &Path) -> Result<(String, Space, f64)> {
+fn of_file(path: &Path, further: Vec<Expr>) -> Result<(String, Space, f64)> {
     let unusable = || format!("cannot use {}", path.display());
-    let spec = SpaceSpec::read(&recorded_file::read(path)?).with_context(unusable)?;
+    let mut spec = SpaceSpec::read(&recorded_file::read(path)?).with_context(unusable)?;
+    spec.constraints.extend(further);
     let started = Instant::now();
     let space = spec.space().with_context(unusable)?;
     let seconds = started.elapsed().as_secs_f64();
@@ -84,7 +91,11 @@ fn of_file(path: &Path) -> Result<(String, Space, f64)> {
     Ok((name, space, seconds))
 }
 
-fn of_lab(context: &Context, arguments: &SpaceArgs) -> Result<(String, Space, f64)> {
+fn of_lab(
+    context: &Context,
+    arguments: &SpaceArgs,
+    further: Vec<Expr>,
+) -> Result<(String, Space, f64)> {
     let loaded = labdir::load(&labdir::for_target(&arguments.what, context.target)?)?;
     let lab = &loaded.lab;
     let kernel = match &arguments.kernel {
@@ -100,15 +111,35 @@ fn of_lab(context: &Context, arguments: &SpaceArgs) -> Result<(String, Space, f6
     let mut worker = Worker::new(&context.project, lab.target);
     let device = ask_environment(&mut worker)?.device;
     let constants = |name: &str| device.constant(name).map(Value::Int);
+    let constraints = [kernel.constraints.clone(), further].concat();
     let started = Instant::now();
-    let space = Space::new(&kernel.tunables, &kernel.constraints, &constants)
+    let space = Space::new(&kernel.tunables, &constraints, &constants)
         .with_context(|| format!("the space of kernel `{}`", kernel.name))?;
     Ok((kernel.name.clone(), space, started.elapsed().as_secs_f64()))
 }
 
-fn line(params: &Params) -> Result<()> {
-    result(serde_json::to_string(params)?);
+/// Streams configurations to standard output, one JSON line each. There may be billions, so they are
+/// neither collected nor flushed one by one.
+fn lines(all: impl Iterator<Item = Params>) -> Result<()> {
+    let mut writer = std::io::BufWriter::with_capacity(1 << 16, std::io::stdout().lock());
+    for params in all {
+        let mut line = serde_json::to_string(&params)?;
+        line.push('\n');
+        if is_closed(writer.write_all(line.as_bytes()))? {
+            return Ok(());
+        }
+    }
+    is_closed(writer.flush())?;
     Ok(())
+}
+
+/// Says whether the reader went away (`| head`), which ends a list quietly as it does for other tools.
+fn is_closed(written: std::io::Result<()>) -> Result<bool> {
+    match written {
+        Ok(()) => Ok(false),
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(true),
+        Err(error) => Err(error).context("cannot write to standard output"),
+    }
 }
 
 /// Counts beyond what JSON readers keep exactly are written as text.

@@ -6,9 +6,16 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use flate2::read::MultiGzDecoder;
 
-/// The most bytes that are read, after decompression: the largest recorded spaces that are
-/// published have a tenth of this, and a few kilobytes can decompress to terabytes.
-const MAX_BYTES: u64 = 4 << 30;
+/// The most bytes that are read, after decompression. The recorded spaces that are published have up
+/// to a few hundred megabytes.
+const MAX_BYTES: u64 = 1 << 30;
+
+/// A few kilobytes can decompress to gigabytes. Recorded spaces shrink by 10 to 40 times; what shrank
+/// by more than this is no recorded space, and is refused before it fills the memory.
+const MAX_EXPANSION: u64 = 200;
+
+/// Below this size nobody minds.
+const HARMLESS_BYTES: u64 = 64 << 20;
 
 /// What a file that gzip wrote begins with.
 const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
@@ -17,7 +24,8 @@ const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 pub fn read(path: &Path) -> Result<Vec<u8>> {
     let context = || format!("cannot read {}", path.display());
     let mut file = std::fs::File::open(path).with_context(context)?;
-    if file.metadata().with_context(context)?.is_dir() {
+    let metadata = file.metadata().with_context(context)?;
+    if metadata.is_dir() {
         bail!("cannot read {}: it is a folder", path.display());
     }
     let mut magic = Vec::new();
@@ -27,9 +35,18 @@ pub fn read(path: &Path) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let reader: Box<dyn Read> =
         if is_compressed { Box::new(MultiGzDecoder::new(whole)) } else { Box::new(whole) };
-    reader.take(MAX_BYTES + 1).read_to_end(&mut bytes).with_context(context)?;
-    if bytes.len() as u64 > MAX_BYTES {
-        bail!("{} has more than {MAX_BYTES} bytes of text", path.display());
+    let limit = match is_compressed {
+        true => MAX_BYTES.min(HARMLESS_BYTES.max(MAX_EXPANSION * metadata.len())),
+        false => MAX_BYTES,
+    };
+    reader.take(limit + 1).read_to_end(&mut bytes).with_context(context)?;
+    if bytes.len() as u64 > limit {
+        let megabytes = limit >> 20;
+        let what = if is_compressed { "decompresses to" } else { "has" };
+        bail!(
+            "{} {what} more than {megabytes} MiB, which no space or recorded space does",
+            path.display()
+        );
     }
     Ok(bytes)
 }
