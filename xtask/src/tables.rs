@@ -11,6 +11,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
+use crate::search_tables;
 use crate::tidy::root;
 
 /// The labs with a table, and whether their README has one too.
@@ -123,11 +124,20 @@ fn rendered() -> Result<Vec<(PathBuf, String)>> {
         let text = fs::read_to_string(&readme)?;
         files.push((readme, replace(&text, "ladder", &ladder_table(&ladder)?)?));
     }
-    if let Some(search) = stored(&root, "search")? {
-        let page = root.join("docs/search.md");
-        let text = fs::read_to_string(&page)?;
-        files.push((page, replace(&text, "search", &search_table(&search)?)?));
+    let page = root.join("docs/search.md");
+    let mut text = fs::read_to_string(&page)?;
+    let tables: [(&str, fn(&Value) -> Result<String>); 4] = [
+        ("search", search_table),
+        ("search-spaces", search_tables::spaces),
+        ("search-simulate", search_tables::tuners),
+        ("search-kernel", search_tables::kernel),
+    ];
+    for (name, table) in tables {
+        if let Some(result) = stored(&root, name)? {
+            text = replace(&text, name, &table(&result)?)?;
+        }
     }
+    files.push((page, text));
     Ok(files)
 }
 
@@ -371,19 +381,21 @@ fn params(value: &Value) -> String {
     parts.join(" ")
 }
 
-fn time(seconds: f64) -> String {
-    if seconds >= 1e-3 {
+pub fn time(seconds: f64) -> String {
+    if seconds >= 1.0 {
+        format!("{seconds:.2} s")
+    } else if seconds >= 1e-3 {
         format!("{:.2} ms", seconds * 1e3)
     } else {
         format!("{:.1} µs", seconds * 1e6)
     }
 }
 
-fn text(value: &Value) -> String {
+pub fn text(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_string)
 }
 
-fn number(value: &Value) -> Result<f64> {
+pub fn number(value: &Value) -> Result<f64> {
     value.as_f64().with_context(|| format!("{value} is not a number"))
 }
 

@@ -15,7 +15,7 @@ use warpsmith_model::{
 
 const LAB: &str = r#"
 format = 1
-name   = "double"
+name   = "twice"
 title  = "y = 2 x"
 axes   = ["N"]
 

@@ -228,7 +228,11 @@ impl SearchArgs {
             "micro" => SeedFrom::Micro,
             "none" => SeedFrom::None,
             "store" => SeedFrom::Store,
-            other => SeedFrom::Run(other.to_string()),
+            // A run may be resumed from another folder.
+            file if std::path::Path::new(file).is_file() => {
+                SeedFrom::Run(std::path::absolute(file)?.display().to_string())
+            }
+            run => SeedFrom::Run(run.to_string()),
         };
         // Fail before any work on a name that nobody knows.
         let _known: warpsmith_search::Strategy =
