@@ -94,6 +94,9 @@ pub fn stale() -> Result<Vec<String>> {
     Ok(findings)
 }
 
+/// Makes a table of a stored result.
+type Renderer = fn(&Value) -> Result<String>;
+
 fn rendered() -> Result<Vec<(PathBuf, String)>> {
     let root = root();
     let mut files = Vec::new();
@@ -126,7 +129,7 @@ fn rendered() -> Result<Vec<(PathBuf, String)>> {
     }
     let page = root.join("docs/search.md");
     let mut text = fs::read_to_string(&page)?;
-    let tables: [(&str, fn(&Value) -> Result<String>); 4] = [
+    let tables: [(&str, Renderer); 4] = [
         ("search", search_table),
         ("search-spaces", search_tables::spaces),
         ("search-simulate", search_tables::tuners),

@@ -82,6 +82,14 @@ entry  = "double_it"
 blocks = "ceil_div(N, 64)"
 "#;
 
+const TUNABLES: &str = r#"
+[tunables]
+TILE = [1, 2, 3]
+
+[search]
+default = { TILE = 1 }
+"#;
+
 /// The lab's workloads, in its order.
 pub const WORKLOADS: [&str; 2] = ["small", "large"];
 
@@ -104,12 +112,13 @@ impl Default for Conditions<'_> {
 /// Puts a kernel that takes so many seconds on `small` and on `large` through the real gate.
 pub fn trial(tile: i64, small_s: f64, large_s: f64, conditions: Conditions<'_>) -> Trial {
     let source = "void double_it(void);";
+    let tunable = format!("{CONTRACT}{TUNABLES}");
     let files: LabFiles = [
         ("lab.toml", LAB),
         ("reference.c", "void reference(void);"),
         ("kernels/00_naive.toml", CONTRACT),
         ("kernels/00_naive.c", source),
-        ("kernels/10_tile.toml", CONTRACT),
+        ("kernels/10_tile.toml", tunable.as_str()),
         ("kernels/10_tile.c", source),
     ]
     .into_iter()
