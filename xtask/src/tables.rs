@@ -11,6 +11,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
+use crate::search_tables;
 use crate::tidy::root;
 
 /// The labs with a table, and whether their README has one too.
@@ -93,6 +94,9 @@ pub fn stale() -> Result<Vec<String>> {
     Ok(findings)
 }
 
+/// Makes a table of a stored result.
+type Renderer = fn(&Value) -> Result<String>;
+
 fn rendered() -> Result<Vec<(PathBuf, String)>> {
     let root = root();
     let mut files = Vec::new();
@@ -123,7 +127,68 @@ fn rendered() -> Result<Vec<(PathBuf, String)>> {
         let text = fs::read_to_string(&readme)?;
         files.push((readme, replace(&text, "ladder", &ladder_table(&ladder)?)?));
     }
+    let page = root.join("docs/search.md");
+    let mut text = fs::read_to_string(&page)?;
+    let tables: [(&str, Renderer); 4] = [
+        ("search", search_table),
+        ("search-spaces", search_tables::spaces),
+        ("search-simulate", search_tables::tuners),
+        ("search-kernel", search_tables::kernel),
+    ];
+    for (name, table) in tables {
+        if let Some(result) = stored(&root, name)? {
+            text = replace(&text, name, &table(&result)?)?;
+        }
+    }
+    files.push((page, text));
     Ok(files)
+}
+
+/// A row per space and strategy, a column per budget, and the means over the spaces.
+fn search_table(search: &Value) -> Result<String> {
+    let rows = search["rows"].as_array().context("the result has no rows")?;
+    let distinct = |field: &str| {
+        let mut values: Vec<&Value> = Vec::new();
+        for row in rows {
+            if !values.contains(&&row[field]) {
+                values.push(&row[field]);
+            }
+        }
+        values
+    };
+    let (caches, budgets) = (distinct("cache"), distinct("budget"));
+    let mean = |cache: &Value, strategy: &Value, budget: &Value| {
+        let is_asked = |row: &&Value| {
+            row["cache"] == *cache && row["strategy"] == *strategy && row["budget"] == *budget
+        };
+        number(&rows.iter().find(is_asked).context("a row is missing")?["mean"])
+    };
+    let mut head = "| space | strategy |".to_string();
+    head.extend(budgets.iter().map(|budget| format!(" {budget} |")));
+    let mut lines = vec![head, format!("|---|---|{}", "--:|".repeat(budgets.len()))];
+    for strategy in distinct("strategy") {
+        let mut line = format!("| mean | {} |", text(strategy));
+        for budget in &budgets {
+            let all: Vec<f64> =
+                caches.iter().map(|cache| mean(cache, strategy, budget)).collect::<Result<_>>()?;
+            line += &format!(" {:.3} |", all.iter().sum::<f64>() / all.len() as f64);
+        }
+        lines.push(line);
+    }
+    for cache in &caches {
+        for strategy in distinct("strategy") {
+            let name = text(strategy);
+            if !["auto", "random_exact"].contains(&name.as_str()) {
+                continue;
+            }
+            let mut line = format!("| {} | {name} |", text(cache));
+            for budget in &budgets {
+                line += &format!(" {:.3} |", mean(cache, strategy, budget)?);
+            }
+            lines.push(line);
+        }
+    }
+    Ok(lines.join("\n"))
 }
 
 /// A row per workload: rate, share of the peak, speed-up over each contender.
@@ -319,19 +384,21 @@ fn params(value: &Value) -> String {
     parts.join(" ")
 }
 
-fn time(seconds: f64) -> String {
-    if seconds >= 1e-3 {
+pub fn time(seconds: f64) -> String {
+    if seconds >= 1.0 {
+        format!("{seconds:.2} s")
+    } else if seconds >= 1e-3 {
         format!("{:.2} ms", seconds * 1e3)
     } else {
         format!("{:.1} µs", seconds * 1e6)
     }
 }
 
-fn text(value: &Value) -> String {
+pub fn text(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_string)
 }
 
-fn number(value: &Value) -> Result<f64> {
+pub fn number(value: &Value) -> Result<f64> {
     value.as_f64().with_context(|| format!("{value} is not a number"))
 }
 

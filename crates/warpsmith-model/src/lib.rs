@@ -55,7 +55,7 @@ pub use record::{
     ContenderKind, EvidenceExport, InputsRecord, KernelRecord, LabRecord, MissingBaseline,
     PairedRounds, RunRecord, RunStatus, RunTrial, TunableRecord, WorkloadRecord,
 };
-pub use settings::{Goal, RunSettings, SeedFrom};
+pub use settings::{Goal, Objective, RunSettings, SeedFrom, Until};
 pub use trial::{
     Blob, Build, CrashCause, ErrorSize, Finding, Measurement, Mismatch, MismatchKind, Outcome,
     SANITIZER_NOTE, Stage, StopReason, Trial, Verdict,

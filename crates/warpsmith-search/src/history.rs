@@ -27,6 +27,11 @@ impl History {
         self.taken.insert(index)
     }
 
+    /// Says whether a configuration is taken.
+    pub(crate) fn is_taken(&self, index: u128) -> bool {
+        self.taken.contains(&index)
+    }
+
     /// Returns how many configurations are taken.
     pub(crate) fn len(&self) -> usize {
         self.taken.len()

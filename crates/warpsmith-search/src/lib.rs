@@ -5,6 +5,9 @@
 //! space and learns from the findings that come back; [`strategy`] makes one of a [`Strategy`].
 //! [`score`] says how good a trial is, and nothing else in this crate does.
 //!
+//! [`Recorded`] is a space that somebody measured completely, and [`simulate`] judges strategies on
+//! such spaces; [`SpaceSpec`] is a space as other tools write it down.
+//!
 //! Deliberately absent: devices, disks, clocks, threads, entropy and `unsafe`. What a proposer
 //! suggests is a function of its settings and of what it has been shown, so a campaign resumes by
 //! making the same proposer again and showing it the stored findings.
@@ -36,19 +39,27 @@
 //! assert_eq!(proposer.propose(100).expect("random never fails").len(), 5);
 //! ```
 
+mod climb;
 mod evolutionary;
+mod guided;
 mod history;
+mod model;
 mod permutation;
+pub mod recorded;
 mod score;
+pub mod simulate;
 mod space;
+pub mod spec;
 mod strategy;
 mod walk;
 
 use warpsmith_model::{Finding, Origin, Params};
 
 pub use evolutionary::Evolution;
+pub use recorded::Recorded;
 pub use score::{Score, score};
 pub use space::{Neighbourhood, Space, SpaceError};
+pub use spec::SpaceSpec;
 pub use strategy::{Strategy, StrategyConfig, strategy};
 
 /// Suggests candidates and learns from what became of them.

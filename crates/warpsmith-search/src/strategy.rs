@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use warpsmith_model::{Fidelity, Origin};
 
+use crate::climb::Climber;
 use crate::evolutionary::{Evolution, Evolutionary};
+use crate::guided::Guided;
 use crate::history::History;
 use crate::walk::{Opening, Walk, Walker};
 use crate::{Neighbourhood, Proposal, ProposeError, Proposer, Space};
@@ -19,11 +21,30 @@ pub enum Strategy {
     Random,
     /// Breeds from the best so far.
     Evolutionary,
+    /// Walks to better neighbours; starts anew where there are none.
+    Local,
+    /// Walks to neighbours that are better or, at first, a little worse.
+    Annealing,
+    /// Asks a forest of regression trees.
+    Surrogate,
+    /// Asks a Gaussian process.
+    Gaussian,
+    /// Asks both models in turn, and chance now and then.
+    Auto,
 }
 
 impl Strategy {
     /// Every strategy.
-    pub const ALL: [Self; 3] = [Self::Exhaustive, Self::Random, Self::Evolutionary];
+    pub const ALL: [Self; 8] = [
+        Self::Auto,
+        Self::Gaussian,
+        Self::Surrogate,
+        Self::Evolutionary,
+        Self::Annealing,
+        Self::Local,
+        Self::Random,
+        Self::Exhaustive,
+    ];
 
     /// Returns the name used in tables, files and flags.
     pub fn name(self) -> &'static str {
@@ -31,6 +52,11 @@ impl Strategy {
             Self::Exhaustive => "exhaustive",
             Self::Random => "random",
             Self::Evolutionary => "evolutionary",
+            Self::Local => "local",
+            Self::Annealing => "annealing",
+            Self::Surrogate => "surrogate",
+            Self::Gaussian => "gaussian",
+            Self::Auto => "auto",
         }
     }
 
@@ -84,6 +110,12 @@ pub fn strategy(
         }
         Strategy::Random => {
             Box::new(Walker { strategy: kind, history, opening, walk: random_walk() })
+        }
+        Strategy::Local | Strategy::Annealing => {
+            Box::new(Climber::new(kind, history, opening, random_walk(), config.seed))
+        }
+        Strategy::Surrogate | Strategy::Gaussian | Strategy::Auto => {
+            Box::new(Guided::new(kind, history, opening, random_walk(), config.seed))
         }
         Strategy::Evolutionary => {
             let expanded = expanded(&space, &opening, &config.expand)?;

@@ -14,6 +14,7 @@ mod labdir;
 mod output;
 mod pool;
 mod project;
+mod recorded_file;
 mod worker;
 mod worker_client;
 

@@ -6,6 +6,7 @@
 //! each of them has none.
 
 mod convergence;
+mod dispatch;
 mod effects;
 mod failures;
 mod leaderboard;
@@ -15,6 +16,7 @@ mod standings;
 mod winner;
 
 pub use convergence::{ConvergencePoint, convergence};
+pub use dispatch::{Choice, dispatch};
 pub use effects::{ParameterEffect, ValueEffect, parameter_effects};
 pub use failures::{FailureGroup, failures};
 pub(crate) use leaderboard::score;

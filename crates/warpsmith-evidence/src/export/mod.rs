@@ -3,9 +3,11 @@
 //! [`export`] writes them into a folder; each also has a function of its own. `micro_log.csv`,
 //! `micro_best.json`, `evo_log.csv` and `evo_best.json` are the microbenchmark's and the search's
 //! logs and their best; the latter are what [`read_best`] takes seeds from. `evidence.json` is
-//! everything. `ncu_profile.csv` and `.ncu-rep` files are a profiler's own. Kernel Tuner caches and T4 results carry the searched spaces to other tuners' tools.
+//! everything. `dispatch.json` says which configuration to use on which shape. `ncu_profile.csv` and
+//! `.ncu-rep` files are a profiler's own. Kernel Tuner caches and T4 results carry the searched spaces to other tuners' tools.
 
 mod best;
+mod dispatch;
 mod evidence;
 mod interchange;
 mod kernel_tuner;
@@ -22,6 +24,7 @@ use crate::error::StoreError;
 use crate::store::Store;
 
 pub use best::{best_list, read_best, write_best};
+pub use dispatch::dispatch_table;
 pub use evidence::{collect_evidence, read_evidence};
 pub use interchange::Space;
 pub use kernel_tuner::kernel_tuner_cache;
@@ -41,14 +44,23 @@ pub enum Format {
     KernelTuner,
     /// `t4/KERNEL@WORKLOAD.json`, for every kernel with tunables.
     T4,
+    /// `dispatch.json`, for a run whose finalists were measured against each other.
+    Dispatch,
     /// `ncu_profile.csv` and `ncu/KERNEL@WORKLOAD.{csv,ncu-rep}`, for every profile.
     Profile,
 }
 
 impl Format {
     /// Every format.
-    pub const ALL: [Self; 6] =
-        [Self::Logs, Self::Best, Self::Evidence, Self::KernelTuner, Self::T4, Self::Profile];
+    pub const ALL: [Self; 7] = [
+        Self::Logs,
+        Self::Best,
+        Self::Evidence,
+        Self::KernelTuner,
+        Self::T4,
+        Self::Dispatch,
+        Self::Profile,
+    ];
 
     /// Returns the name used in flags.
     pub fn name(self) -> &'static str {
@@ -58,6 +70,7 @@ impl Format {
             Self::Evidence => "evidence",
             Self::KernelTuner => "kernel-tuner",
             Self::T4 => "t4",
+            Self::Dispatch => "dispatch",
             Self::Profile => "profile",
         }
     }
@@ -124,6 +137,7 @@ pub fn export(
     let mut written = Vec::new();
     for format in formats {
         match format {
+            Format::Dispatch => dispatch::write_dispatch(store, record, folder, &mut written)?,
             Format::Profile => profile::write_profiles(store, record, folder, &mut written)?,
             Format::Logs => write_logs(store, record, folder, &mut written)?,
             Format::Best => write_bests(store, record, folder, &mut written)?,

@@ -1,8 +1,8 @@
 //! What the evidence means, from stored trials to rankings.
 
 use warpsmith_evidence::derive::{
-    Bound, Decision, best_by_kernel, best_by_workload, convergence, failures, leaderboard,
-    micro_agreement, parameter_effects, roofline_points, standings, winner,
+    Bound, Decision, best_by_kernel, best_by_workload, convergence, dispatch, failures,
+    leaderboard, micro_agreement, parameter_effects, roofline_points, standings, winner,
 };
 use warpsmith_evidence::{TrialSummary, workload_times};
 use warpsmith_model::stats::Comparison;
@@ -275,4 +275,24 @@ fn a_hopeless_candidate_is_marked_as_abandoned() {
     let trials = summaries(&[finding, Sketch::tile(16, 1e-5, 1e-4).finding()]);
     let abandoned: Vec<bool> = trials.iter().map(TrialSummary::is_abandoned).collect();
     assert_eq!(abandoned, [true, false]);
+}
+
+#[test]
+fn a_workload_goes_to_the_first_unless_another_is_shown_to_be_faster_there() {
+    // Tile 16 is first; 32 is faster by far, 64 the fastest.
+    let mut comparison = comparison(&[(16, 4e-3), (32, 2e-3), (64, 1e-3)], 1e-4);
+    let chosen = |comparison: &ComparisonRecord, usable: &[usize]| -> Vec<usize> {
+        let choices = dispatch(comparison, &|idx| usable.contains(&idx));
+        choices.iter().map(|choice| choice.contender).collect()
+    };
+    assert_eq!(chosen(&comparison, &[0, 1, 2, 3]), [2, 2], "a baseline is never chosen");
+    assert_eq!(chosen(&comparison, &[0, 1]), [1, 1], "what failed the gate is passed over");
+    // On the second workload all take the same time.
+    let same = comparison.workloads[1].samples_s[0].clone();
+    comparison.workloads[1].samples_s = vec![same; 4];
+    assert_eq!(chosen(&comparison, &[0, 1, 2, 3]), [2, 0]);
+    let choices = dispatch(&comparison, &|_| true);
+    assert!((choices[0].speedup.mid - 4.0).abs() < 0.5, "{choices:?}");
+    assert!((choices[1].speedup.mid - 1.0).abs() < 1e-9, "{choices:?}");
+    assert!(dispatch(&comparison, &|_| false).is_empty());
 }

@@ -124,6 +124,68 @@ where
     }
 }
 
+/// Computes a node's value where every name is an integer and every operation stays within
+/// integers and truth values, which count as 0 and 1; none otherwise, and where it would be an
+/// error. Spaces ask this millions of times.
+pub(super) fn integer(node: &Node, names: &[i64]) -> Option<i64> {
+    match node {
+        Node::Constant(Value::Int(value)) => Some(*value),
+        Node::Constant(Value::Bool(value)) => Some(i64::from(*value)),
+        Node::Name(index) => names.get(*index).copied(),
+        Node::Signed(Sign::Plus, operand) => integer(operand, names),
+        Node::Signed(Sign::Minus, operand) => integer(operand, names)?.checked_neg(),
+        Node::Not(operand) => Some(i64::from(integer(operand, names)? == 0)),
+        Node::And(operands) | Node::Or(operands) => {
+            let stops_at = matches!(node, Node::Or(_));
+            let mut value = i64::from(!stops_at);
+            for operand in operands {
+                value = integer(operand, names)?;
+                if (value != 0) == stops_at {
+                    break;
+                }
+            }
+            Some(value)
+        }
+        Node::Arithmetic(operator, operands) => {
+            let (left, right) = (integer(&operands[0], names)?, integer(&operands[1], names)?);
+            match operator {
+                Arithmetic::Add => left.checked_add(right),
+                Arithmetic::Subtract => left.checked_sub(right),
+                Arithmetic::Multiply => left.checked_mul(right),
+                // Python rounds towards minus infinity, which is what rounding towards zero is
+                // for these.
+                Arithmetic::FloorDivide if left >= 0 && right > 0 => Some(left / right),
+                Arithmetic::Modulo if left >= 0 && right > 0 => Some(left % right),
+                _ => None,
+            }
+        }
+        Node::Compare(first, links) => {
+            let mut left = integer(first, names)?;
+            for (comparison, node) in links {
+                let right = integer(node, names)?;
+                let holds = match comparison {
+                    Comparison::Equal => left == right,
+                    Comparison::NotEqual => left != right,
+                    Comparison::Less => left < right,
+                    Comparison::LessEqual => left <= right,
+                    Comparison::Greater => left > right,
+                    Comparison::GreaterEqual => left >= right,
+                };
+                if !holds {
+                    return Some(0);
+                }
+                left = right;
+            }
+            Some(1)
+        }
+        Node::If(parts) => {
+            let [condition, then, otherwise] = &**parts;
+            integer(if integer(condition, names)? != 0 { then } else { otherwise }, names)
+        }
+        Node::Constant(_) | Node::Member { .. } | Node::Call(..) => None,
+    }
+}
+
 /// Returns the first operand whose truth is `stop_at`, or the last one.
 fn short_circuit<'a, L>(
     operands: &'a [Node],

@@ -82,6 +82,13 @@ impl Expr {
         self.datum_with(values).map(Datum::truth)
     }
 
+    /// Returns the truth of the value where every name, in the order of [`Self::names`], is an
+    /// integer: quickly, but only for expressions that stay within integers. None says to ask
+    /// [`Self::eval_bool_with`], also where that is an error.
+    pub fn eval_bool_integers(&self, values: &[i64]) -> Option<bool> {
+        eval::integer(&self.root, values).map(|value| value != 0)
+    }
+
     /// Computes the value; `lookup` binds names.
     pub fn eval(&self, lookup: &dyn Fn(&str) -> Option<Value>) -> Result<Value, EvalError> {
         let values = self.bind(lookup);

@@ -7,7 +7,7 @@ use warpsmith_model::rng::Rng;
 use warpsmith_model::{EvalError, Expr, Params, Value};
 
 use super::order::{Filter, best_order};
-use super::{Group, Place, Space, SpaceError};
+use super::{Group, Place, Point, Space, SpaceError};
 
 /// The most value indices that one group may store: half a gibibyte.
 const MAX_STORED: usize = 1 << 28;
@@ -40,6 +40,34 @@ pub(super) fn space(
         // Cannot overflow: there are at most as many valid configurations as configurations.
         len *= group.len() as u128;
         groups.push(group);
+    }
+    let ascending = tunables.iter().map(|tunable| ascending(&tunable.values)).collect();
+    Ok(Space { tunables: tunables.to_vec(), ascending, groups, places, cartesian, len })
+}
+
+/// Makes the space of exactly the points that are listed, in any order and without repetition.
+pub(super) fn listed(tunables: &[Tunable], points: &[Point]) -> Result<Space, SpaceError> {
+    let cartesian = validate(tunables)?;
+    let columns: Vec<usize> =
+        (0..tunables.len()).filter(|idx| tunables[*idx].values.len() > 1).collect();
+    if points.is_empty() {
+        return Err(SpaceError::Empty { constraints: vec!["the list".to_string()] });
+    }
+    let mut places = vec![None; tunables.len()];
+    let mut groups = Vec::new();
+    let mut len = 1;
+    if !columns.is_empty() {
+        let mut rows: Vec<Vec<u16>> = points
+            .iter()
+            .map(|point| columns.iter().map(|column| point[*column]).collect())
+            .collect();
+        rows.sort_unstable();
+        rows.dedup();
+        len = rows.len() as u128;
+        for (column, tunable) in columns.iter().enumerate() {
+            places[*tunable] = Some(Place { group: 0, column });
+        }
+        groups.push(Group { columns, rows: rows.concat() });
     }
     let ascending = tunables.iter().map(|tunable| ascending(&tunable.values)).collect();
     Ok(Space { tunables: tunables.to_vec(), ascending, groups, places, cartesian, len })
@@ -94,6 +122,8 @@ struct Constraint<'a> {
     expr: &'a Expr,
     /// The values of its names, in the expression's own order.
     arguments: Vec<Value>,
+    /// The same where all of them are integers, whatever the tunables are; else empty.
+    integers: Vec<i64>,
     /// The arguments that are tunables with a choice.
     varying: Vec<Varying>,
     /// The arguments that are tunables at all, for messages.
@@ -142,11 +172,30 @@ impl Constraint<'_> {
     }
 
     fn ask(&mut self, tunables: &[Tunable], point: &[u16]) -> Answer {
+        match self.ask_integers(tunables, point) {
+            Some(true) => return Answer::Passes,
+            Some(false) => return Answer::Excludes,
+            None => {}
+        }
         match self.evaluate(tunables, point) {
             Ok(true) => Answer::Passes,
             Ok(false) => Answer::Excludes,
             Err(_) => Answer::Undecidable,
         }
+    }
+
+    /// Answers quickly, where that can be done.
+    fn ask_integers(&mut self, tunables: &[Tunable], point: &[u16]) -> Option<bool> {
+        if self.integers.is_empty() {
+            return None;
+        }
+        for Varying { argument, tunable, .. } in &self.varying {
+            match tunables[*tunable].values[usize::from(point[*tunable])] {
+                Value::Int(value) => self.integers[*argument] = value,
+                _ => return None,
+            }
+        }
+        self.expr.eval_bool_integers(&self.integers)
     }
 
     fn evaluate(&mut self, tunables: &[Tunable], point: &[u16]) -> Result<bool, EvalError> {
@@ -207,7 +256,13 @@ fn resolve<'a>(
             // Nothing to look up; a product of sizes that overflowed must not become an index.
             varying.iter_mut().for_each(|varying| varying.stride = 0);
         }
-        Ok(Constraint { expr, arguments, varying, mentions, remembered })
+        let integer = |value: &Value| match value {
+            Value::Int(value) => Some(*value),
+            _ => None,
+        };
+        let integers: Option<Vec<i64>> = arguments.iter().map(integer).collect();
+        let integers = integers.unwrap_or_default();
+        Ok(Constraint { expr, arguments, integers, varying, mentions, remembered })
     };
     constraints.iter().map(resolve_one).collect()
 }

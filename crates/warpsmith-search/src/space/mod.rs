@@ -144,6 +144,11 @@ impl Space {
         build::space(tunables, constraints, constants)
     }
 
+    /// Builds the space of exactly the points that are listed: value indices, by tunable.
+    pub(crate) fn listed(tunables: &[Tunable], points: &[Point]) -> Result<Self, SpaceError> {
+        build::listed(tunables, points)
+    }
+
     /// Returns the tunables, in the order they were given.
     pub fn tunables(&self) -> &[Tunable] {
         &self.tunables
@@ -178,11 +183,21 @@ impl Space {
 
     /// Draws a configuration; all are equally likely.
     pub fn sample(&self, rng: &mut Rng) -> Params {
+        self.params_of(&self.random_point(rng))
+    }
+
+    /// Draws a point; all valid ones are equally likely.
+    pub(crate) fn random_point(&self, rng: &mut Rng) -> Point {
         let mut point = self.blank();
         for group in &self.groups {
             group.copy_row(rng.below(group.len()), &mut point);
         }
-        self.params_of(&point)
+        point
+    }
+
+    /// Returns a tunable's value indices from least to greatest; none when not all are numbers.
+    pub(crate) fn ascending(&self, tunable: usize) -> Option<&[u16]> {
+        self.ascending[tunable].as_deref()
     }
 
     /// Goes through all configurations in the order of their indices.
@@ -204,6 +219,24 @@ impl Space {
                 found.push(self.params_of(&point));
             }
             point[tunable] = value;
+        }
+        found
+    }
+
+    /// Returns the indices of the valid points next to a valid point.
+    pub(crate) fn neighbour_indices(
+        &self,
+        point: &[u16],
+        neighbourhood: Neighbourhood,
+    ) -> Vec<u128> {
+        let mut moved = point.to_vec();
+        let mut found = Vec::new();
+        for tunable in 0..point.len() {
+            for alternative in self.alternatives(point, tunable, neighbourhood) {
+                moved[tunable] = alternative;
+                found.extend(self.index_of_point(&moved));
+            }
+            moved[tunable] = point[tunable];
         }
         found
     }

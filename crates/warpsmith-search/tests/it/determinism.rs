@@ -164,3 +164,28 @@ fn proposing_is_cheap() {
         assert!(each_s < 5e-3, "{} takes {each_s} s for a proposal", kind.name());
     }
 }
+
+#[test]
+fn proposing_after_every_observation_is_cheap_however_large_the_space() {
+    for (name, len, limit_s) in
+        [("clblast_xgemm_direct", 19_952, 5e-3), ("atf_gaussian_conv_pow2_64", 2_116_368, 50e-3)]
+    {
+        let space = Arc::new(published(name, &[]));
+        assert_eq!(space.len(), len);
+        for kind in Strategy::ALL {
+            let mut proposer =
+                strategy(kind, Arc::clone(&space), config(1)).expect("the settings are valid");
+            let mut each_s = Vec::new();
+            for idx in 0..200u32 {
+                let start = Instant::now();
+                let proposals = proposer.propose(1).expect("parameter search does not fail");
+                each_s.push(start.elapsed().as_secs_f64());
+                let time_s = 1.0 + f64::from(idx.wrapping_mul(2_654_435_761) % 1000) / 1000.0;
+                proposer.observe(&finding(&proposals[0], Some(time_s)));
+            }
+            // The median: other tests run beside this one and take the processor away at times.
+            let each_s = warpsmith_model::stats::median(&each_s).expect("200 of them");
+            assert!(each_s < limit_s, "{name}: {} takes {each_s} s", kind.name());
+        }
+    }
+}

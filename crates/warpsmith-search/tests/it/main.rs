@@ -1,7 +1,9 @@
 //! The crate's integration tests, in one binary.
 
 mod determinism;
+mod hostile;
 mod properties;
+mod recorded;
 mod replay;
 mod simulated;
 mod spaces;

@@ -22,7 +22,7 @@ fn quality(simulated: &Simulated, proposer: &mut dyn Proposer, after: &[usize]) 
     quality
 }
 
-fn mean_quality(simulated: &Simulated, kind: Strategy, after: &[usize]) -> Vec<f64> {
+pub(crate) fn mean_quality(simulated: &Simulated, kind: Strategy, after: &[usize]) -> Vec<f64> {
     let mut sums = vec![0.0; after.len()];
     for seed in 0..SEEDS {
         let one = quality(simulated, simulated.proposer(kind, seed).as_mut(), after);

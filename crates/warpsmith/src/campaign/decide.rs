@@ -1,18 +1,19 @@
 //! Decisions: who wins the search, whether it holds, and how it compares.
 
-use std::path::Path;
+use std::collections::BTreeMap;
 
 use anyhow::{Context, Result, bail};
-use warpsmith_evidence::derive::standings;
+use warpsmith_evidence::derive::{Standing, dispatch, standings};
 use warpsmith_evidence::export;
 use warpsmith_model::lab::Kernel;
 use warpsmith_model::stats::Comparison;
 use warpsmith_model::{
     Answer, Ask, Candidate, CompareRequest, ComparisonPurpose, ComparisonRecord, ContenderKind,
-    ContenderRequest, Fidelity, MissingBaseline, Origin, Params, Trial,
+    ContenderRequest, Fidelity, MissingBaseline, Objective, Origin, Params, Trial,
 };
 use warpsmith_search::score;
 
+use super::objective::Aim;
 use super::{Campaign, kernel_text, passed, system_random};
 use crate::output::say;
 
@@ -34,6 +35,9 @@ pub struct Finalists {
 
 /// How many of the search's best are measured against each other.
 const FINALISTS: usize = 3;
+
+/// How many of each workload's, where every workload has a winner of its own.
+const FINALISTS_EACH: usize = 2;
 
 /// Rounds of it at least.
 const FINAL_ROUNDS: u32 = 5;
@@ -78,22 +82,19 @@ impl Campaign {
     /// Measures the search's best and the author's choice against each other, interleaved. The
     /// author's choice stays the winner unless somebody is really faster: a noisy best is not one.
     pub fn finalists(&mut self, kernel: &Kernel, trials: &[Trial]) -> Result<Finalists> {
-        let mut best: Vec<&Trial> =
-            trials.iter().filter(|trial| score(trial).time_s().is_some()).collect();
-        best.sort_by_key(|trial| score(trial));
-        best.dedup_by(|a, b| a.job.candidate.params == b.job.candidate.params);
+        let objective = self.settings.objective;
+        let best = shortlist(objective, trials);
         if best.is_empty() {
             bail!("no configuration of `{}` passed", kernel.name);
         }
         let mut finalists: Vec<Winner> = vec![self.winner(kernel, &kernel.default)];
-        let default_passed = trials
-            .iter()
-            .any(|trial| trial.job.candidate.params == kernel.default && passed(trial));
+        let mut of_author =
+            trials.iter().filter(|trial| trial.job.candidate.params == kernel.default).peekable();
+        let default_passed = of_author.peek().is_some() && of_author.all(passed);
         if !default_passed {
             finalists.clear();
         }
-        for trial in best.iter().take(FINALISTS) {
-            let params = &trial.job.candidate.params;
+        for params in best {
             if !finalists.iter().any(|known| known.params == *params) {
                 finalists.push(self.winner(kernel, params));
             }
@@ -115,12 +116,10 @@ impl Campaign {
         };
         let mut ranked: Vec<(f64, Winner)> = Vec::new();
         for (idx, finalist) in finalists.into_iter().enumerate() {
-            // The speed-up of this finalist over the first.
             let against_first = standings(&record, idx).into_iter().next();
-            let gain = match against_first.and_then(|first| first.speedup.zip(first.verdict)) {
+            let gain = match against_first {
                 _ if idx == 0 => 1.0,
-                Some((speedup, Comparison::Faster)) => speedup.mid,
-                Some((speedup, _)) => speedup.mid.min(1.0),
+                Some(first) => gain(objective, &first),
                 None => 0.0,
             };
             ranked.push((gain, finalist));
@@ -145,6 +144,43 @@ impl Campaign {
             ));
         }
         bail!("no finalist passes the full gate; `warpsmith show {}` has the reasons", self.run)
+    }
+
+    /// Puts the choice for every workload through the full gate, and chooses again where one fails.
+    /// There is nothing to choose where only one configuration came to the finals.
+    pub fn verify_choices(&mut self, kernel: &Kernel) -> Result<()> {
+        let Some(record) = self.stored_comparison(ComparisonPurpose::Finalists)? else {
+            return Ok(());
+        };
+        let (mut verified, mut refused): (Vec<usize>, Vec<usize>) = Default::default();
+        loop {
+            let choices = dispatch(&record, &|idx| !refused.contains(&idx));
+            let open = choices.iter().find(|choice| !verified.contains(&choice.contender));
+            let Some(open) = open.map(|choice| choice.contender) else { return Ok(()) };
+            let ContenderKind::Kernel { params, .. } = &record.contenders[open].kind else {
+                bail!("a baseline was chosen");
+            };
+            self.stop_if_asked()?;
+            let choice = self.winner(kernel, params);
+            let trial = self.full_trial(&choice)?;
+            if passed(&trial) {
+                verified.push(open);
+            } else {
+                let reason = trial.outcome.describe();
+                say(format!("  {} fails the full gate: {reason}", choice.label()));
+                refused.push(open);
+            }
+        }
+    }
+
+    /// Returns which configuration to use on which workload, as `warpsmith export` writes it; none
+    /// where only one configuration came to the finals.
+    pub fn dispatch_table(&self) -> Result<Option<serde_json::Value>> {
+        let record = self.store.run(&self.run.0)?;
+        let trials = self.store.summaries(&self.run)?;
+        let comparisons = self.store.comparisons(&self.run)?;
+        let device = &self.environment.device.name;
+        Ok(export::dispatch_table(&record, device, &trials, &comparisons))
     }
 
     /// Evaluates a candidate at full fidelity, or finds it so evaluated in this run.
@@ -296,33 +332,58 @@ impl Winner {
     }
 }
 
+/// Returns the best of a search for an objective, without repetition, the best first.
+fn shortlist(objective: Objective, trials: &[Trial]) -> Vec<&Params> {
+    let mut groups: BTreeMap<&[String], Vec<&Trial>> = BTreeMap::new();
+    for trial in trials.iter().filter(|trial| score(trial).time_s().is_some()) {
+        // A search for every workload on its own has trials that cannot be compared.
+        let group = match objective {
+            Objective::Dispatch => trial.job.workloads.as_slice(),
+            Objective::Time | Objective::Geomean | Objective::Worst => &[],
+        };
+        groups.entry(group).or_default().push(trial);
+    }
+    let aim = Aim::after(objective, trials);
+    let take = if objective == Objective::Dispatch { FINALISTS_EACH } else { FINALISTS };
+    let mut best: Vec<&Params> = Vec::new();
+    for mut group in groups.into_values() {
+        group.sort_by_key(|trial| aim.score(trial));
+        let mut own: Vec<&Params> = Vec::new();
+        for trial in group {
+            let params = &trial.job.candidate.params;
+            if own.len() < take && !own.contains(&params) {
+                own.push(params);
+            }
+        }
+        best.extend(own);
+    }
+    let mut seen: Vec<&Params> = Vec::new();
+    best.retain(|params| {
+        let is_new = !seen.contains(params);
+        seen.push(params);
+        is_new
+    });
+    best
+}
+
+/// Returns how much better a finalist is than the first one, which it is held against; at most 1 where
+/// it is not shown to be faster.
+fn gain(objective: Objective, first: &Standing) -> f64 {
+    let shown = |speedup: f64, is_shown: bool| if is_shown { speedup } else { speedup.min(1.0) };
+    if objective != Objective::Worst {
+        return match first.speedup.zip(first.verdict) {
+            Some((speedup, verdict)) => shown(speedup.mid, verdict == Comparison::Faster),
+            None => 0.0,
+        };
+    }
+    let speedups: Option<Vec<f64>> =
+        first.workloads.iter().map(|on| Some(on.speedup?.mid)).collect();
+    let worst = speedups.and_then(|all| all.into_iter().min_by(f64::total_cmp));
+    let is_shown = first.workloads.iter().all(|on| on.verdict == Some(Comparison::Faster));
+    worst.map_or(0.0, |worst| shown(worst, is_shown))
+}
+
 /// Says that a baseline is missing and how to get it.
 pub fn missing_words(missing: &MissingBaseline) -> String {
     format!("{} is not available: {}; to get it: {}", missing.name, missing.reason, missing.how)
-}
-
-/// Finds the seeds of a search in an earlier run or in a file.
-pub fn seeds_from(campaign: &Campaign, kernel: &Kernel, source: &str) -> Result<Vec<Params>> {
-    let list = if Path::new(source).is_file() {
-        export::read_best(Path::new(source))?
-    } else {
-        let store = &campaign.store;
-        let record = store.run(source)?;
-        let environment = store.environment(&record.environment)?;
-        let trials = store.summaries(&record.id)?;
-        let comparisons = store.comparisons(&record.id)?;
-        let fidelities = [Fidelity::Rank, Fidelity::Micro];
-        export::best_list(&record, &environment, &trials, &comparisons, &fidelities)
-    };
-    let seeds: Vec<Params> = list
-        .entries
-        .into_iter()
-        .filter(|entry| entry.kernel == kernel.name)
-        .take(campaign.settings.top_k as usize)
-        .map(|entry| entry.params)
-        .collect();
-    if seeds.is_empty() {
-        bail!("{source} holds no seeds for kernel `{}`", kernel.name);
-    }
-    Ok(seeds)
 }

@@ -4,9 +4,14 @@
 //! again. A trial is durable before anyone learns from it.
 
 mod decide;
+mod objective;
+mod priors;
 mod profile;
 mod resume;
 mod steps;
+#[cfg(test)]
+mod testing;
+mod until;
 
 use std::collections::HashMap;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -34,8 +39,9 @@ const RANKING_BUDGET_S: f64 = 0.2;
 /// Seconds of timing on one workload, for the record.
 const RECORD_BUDGET_S: f64 = 1.0;
 
-pub(crate) use decide::{Finalists, Winner, missing_words, seeds_from};
+pub(crate) use decide::{Finalists, Winner, missing_words};
 pub(crate) use steps::Interrupted;
+pub(crate) use until::check_until;
 
 /// A run in progress.
 #[derive(Debug)]
@@ -313,7 +319,8 @@ pub fn open_store(project: &Project) -> Result<Store> {
     Ok(Store::open(&project.database())?)
 }
 
-fn ask_environment(worker: &mut Worker) -> Result<Environment> {
+/// Asks a worker where it runs.
+pub fn ask_environment(worker: &mut Worker) -> Result<Environment> {
     match worker.ask(&Ask::Environment)? {
         Answer::Environment(environment) => Ok(*environment),
         other => bail!("the worker answered a question for its environment with {other:?}"),

@@ -7,15 +7,17 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use warpsmith_device::{bind, cuda};
 use warpsmith_model::lab::{Kernel, TargetKind, Workload};
-use warpsmith_model::stats::median;
 use warpsmith_model::{
-    Answer, Ask, ChainRecord, Fidelity, Finding, Origin, Params, Trial, Value, suggest, units,
+    Answer, Ask, Candidate, ChainRecord, Fidelity, Finding, Objective, Origin, Params, Trial,
+    Value, suggest, units,
 };
 use warpsmith_search::{
     Evolution, Proposal, Proposer, Score, Space, Strategy, StrategyConfig, score, strategy,
 };
 
 use super::Campaign;
+use super::objective::{Aim, medians};
+use super::until::Stop;
 use crate::output::{Progress, say};
 use crate::pool::Spent;
 
@@ -78,9 +80,9 @@ impl Campaign {
             request.limits.incumbent_s = incumbent(&trials);
             let trial = self.evaluate(kernel, request)?;
             trials.push(trial);
-            progress.step(&best_words(&trials));
+            progress.step(&best_words(best_of(&trials)));
         }
-        progress.finish(&best_words(&trials));
+        progress.finish(&best_words(best_of(&trials)));
         Ok(trials)
     }
 
@@ -147,23 +149,65 @@ impl Campaign {
             evolution: Evolution::STANDARD,
         };
         let proposer = strategy(kind, Arc::new(space), config)?;
-        let budget = Budget { trials: limit, seconds: f64::INFINITY };
-        self.search("micro", kernel, proposer, Fidelity::Micro, &workloads, budget)
+        let plan = SearchPlan {
+            name: "micro",
+            fidelity: Fidelity::Micro,
+            workloads,
+            budget: Budget { trials: limit, seconds: f64::INFINITY },
+            objective: Objective::Time,
+            stops: Vec::new(),
+        };
+        self.search(kernel, proposer, plan)
     }
 
-    /// Searches at the rank fidelity and returns the trials.
-    pub fn tune(&mut self, kernel: &Kernel, micro: Vec<Params>) -> Result<Vec<Trial>> {
+    /// Searches at the rank fidelity for the objective and returns the trials.
+    pub fn tune(&mut self, kernel: &Kernel, seeds: Vec<Proposal>) -> Result<Vec<Trial>> {
         let workloads = self.served(kernel)?;
-        let space = self.space(kernel)?;
-        let trials = u128::from(self.settings.budget_trials).min(space.len()) as u64;
-        let kind: Strategy = self.settings.strategy.parse().map_err(anyhow::Error::msg)?;
-        let mut seeds = self.author_seed(kernel);
-        for params in micro {
-            // A seed from another machine or an older contract may not exist here.
-            if space.contains(&params) && params != kernel.default {
-                seeds.push(Proposal { params, origin: Origin::Micro });
-            }
+        let stops = self.stops(kernel)?;
+        let whole =
+            Budget { trials: self.settings.budget_trials.into(), seconds: self.settings.budget_s };
+        if self.settings.objective != Objective::Dispatch {
+            return self.tune_for("tune", kernel, &seeds, workloads, whole, &stops);
         }
+        // Every workload on its own: who cannot win on one shape may on another, and nobody is
+        // measured on shapes that it was not proposed for. What wins on one is tried on the next.
+        let started = Instant::now();
+        let mut trials = Vec::new();
+        let mut seeds = seeds;
+        for (idx, workload) in workloads.iter().enumerate() {
+            let left = (workloads.len() - idx) as u64;
+            let spent = trials.len() as u64;
+            let share = Budget {
+                trials: (whole.trials.saturating_sub(spent) / left).max(1),
+                seconds: (whole.seconds - started.elapsed().as_secs_f64()) / left as f64,
+            };
+            let asked = vec![workload.clone()];
+            let own = self.tune_for(workload, kernel, &seeds, asked, share, &stops)?;
+            if let Some(best) = best_of(&own) {
+                let Candidate { params, origin, .. } = best.job.candidate.clone();
+                seeds.retain(|seed| seed.params != params);
+                seeds.insert(0, Proposal { params, origin });
+            }
+            trials.extend(own);
+        }
+        Ok(trials)
+    }
+
+    fn tune_for(
+        &mut self,
+        name: &str,
+        kernel: &Kernel,
+        seeds: &[Proposal],
+        workloads: Vec<String>,
+        budget: Budget,
+        stops: &[Stop],
+    ) -> Result<Vec<Trial>> {
+        let space = self.space(kernel)?;
+        let trials = u128::from(budget.trials).min(space.len()) as u64;
+        let kind: Strategy = self.settings.strategy.parse().map_err(anyhow::Error::msg)?;
+        let author = self.author_seed(kernel);
+        let others = seeds.iter().filter(|seed| seed.params != kernel.default).cloned();
+        let seeds = author.into_iter().chain(others).collect();
         let config = StrategyConfig {
             seed: self.settings.seed,
             kernel: kernel.name.clone(),
@@ -173,25 +217,29 @@ impl Campaign {
             evolution: Evolution::STANDARD,
         };
         let proposer = strategy(kind, Arc::new(space), config)?;
-        let budget = Budget { trials, seconds: self.settings.budget_s };
-        self.search("tune", kernel, proposer, Fidelity::Rank, &workloads, budget)
+        let plan = SearchPlan {
+            name,
+            fidelity: Fidelity::Rank,
+            workloads,
+            budget: Budget { trials, ..budget },
+            objective: self.settings.objective,
+            stops: stops.to_vec(),
+        };
+        self.search(kernel, proposer, plan)
     }
 
     /// The loop at the heart of it: propose, evaluate, make durable, learn.
     fn search(
         &mut self,
-        name: &str,
         kernel: &Kernel,
         mut proposer: Box<dyn Proposer>,
-        fidelity: Fidelity,
-        workloads: &[String],
-        budget: Budget,
+        plan: SearchPlan<'_>,
     ) -> Result<Vec<Trial>> {
-        let mut trials = Trials::default();
+        let SearchPlan { name, fidelity, workloads, budget, objective, stops } = plan;
+        let mut trials = Trials::new(objective);
         for trial in self.stored(fidelity)? {
-            if trial.job.candidate.kernel == kernel.name {
-                proposer.observe(&Finding { trial: trial.clone(), blobs: Vec::new() });
-                trials.push(trial);
+            if trial.job.candidate.kernel == kernel.name && trial.job.workloads == workloads {
+                trials.push(trial, &mut *proposer);
             }
         }
         let started = Instant::now();
@@ -205,6 +253,11 @@ impl Campaign {
             && started.elapsed().as_secs_f64() < budget.seconds
         {
             self.stop_if_asked()?;
+            if let Some(met) = stops.iter().find(|stop| stop.is_met(trials.best(), trials.since()))
+            {
+                say(format!("  {name} ends early: {} holds", met.words()));
+                break;
+            }
             let room = (budget.trials - trials.len() as u64) as usize;
             let room = room.saturating_sub(self.pool.queued());
             let proposals = proposer.propose(self.pool.idle().min(room))?;
@@ -215,13 +268,14 @@ impl Campaign {
                     &proposal.params,
                     proposal.origin,
                     fidelity,
-                    workloads.to_vec(),
+                    workloads.clone(),
                 )?;
                 request.limits.incumbent_s = trials.incumbent();
+                request.limits.hopeless_ratio =
+                    trials.aim.hopeless_ratio(request.limits.hopeless_ratio);
                 match self.known(kernel, &request)? {
                     Some(trial) => {
-                        proposer.observe(&Finding { trial: trial.clone(), blobs: Vec::new() });
-                        trials.push(trial);
+                        trials.push(trial, &mut *proposer);
                         progress.step(&trials.best_words());
                     }
                     None => self.pool.submit(&self.loaded.lab, kernel, request),
@@ -235,8 +289,7 @@ impl Campaign {
                 continue;
             };
             let trial = self.keep(kernel, finding)?;
-            proposer.observe(&Finding { trial: trial.clone(), blobs: Vec::new() });
-            trials.push(trial);
+            trials.push(trial, &mut *proposer);
             progress.step(&trials.best_words());
         }
         self.pool.clear();
@@ -353,21 +406,44 @@ fn pace_words(trials: usize, took: Duration, spent: Spent) -> String {
     )
 }
 
+/// What a search is for and how far it may go.
+struct SearchPlan<'a> {
+    name: &'a str,
+    fidelity: Fidelity,
+    workloads: Vec<String>,
+    budget: Budget,
+    objective: Objective,
+    stops: Vec<Stop>,
+}
+
 /// The trials of a search, and which of them is the best so far: to look through all of them for each
 /// would take longer than to replay them.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Trials {
+    aim: Aim,
     all: Vec<Trial>,
     best: Option<(Score, usize)>,
 }
 
 impl Trials {
+    fn new(objective: Objective) -> Self {
+        Self { aim: Aim::new(objective), all: Vec::new(), best: None }
+    }
+
     fn len(&self) -> usize {
         self.all.len()
     }
 
-    fn push(&mut self, trial: Trial) {
-        let score = score(&trial);
+    /// Returns how many trials there were since the best.
+    fn since(&self) -> usize {
+        self.best.map_or(self.all.len(), |(_, idx)| self.all.len() - 1 - idx)
+    }
+
+    /// Takes a trial and shows it to the proposer as the objective sees it.
+    fn push(&mut self, trial: Trial, proposer: &mut dyn Proposer) {
+        self.aim.learn(&trial);
+        proposer.observe(&Finding { trial: self.aim.view(&trial), blobs: Vec::new() });
+        let score = self.aim.score(&trial);
         let is_better = self.best.is_none_or(|(best, _)| score < best);
         if score.time_s().is_some() && is_better {
             self.best = Some((score, self.all.len()));
@@ -375,27 +451,26 @@ impl Trials {
         self.all.push(trial);
     }
 
-    fn best(&self) -> &[Trial] {
-        self.best.map_or(&[], |(_, idx)| &self.all[idx..=idx])
+    fn best(&self) -> Option<&Trial> {
+        self.best.map(|(_, idx)| &self.all[idx])
     }
 
     fn incumbent(&self) -> BTreeMap<String, f64> {
-        incumbent(self.best())
+        self.aim.incumbent(self.best())
     }
 
     fn best_words(&self) -> String {
-        best_words(self.best())
+        let words = best_words(self.best());
+        match self.best().and_then(|best| self.aim.words(best)) {
+            Some(worst) => format!("{words}, {worst}"),
+            None => words,
+        }
     }
 }
 
 /// Returns the median times of the best complete trial, by workload.
 pub fn incumbent(trials: &[Trial]) -> BTreeMap<String, f64> {
-    let Some(best) = best_of(trials) else { return BTreeMap::new() };
-    best.outcome
-        .measurements()
-        .iter()
-        .filter_map(|m| Some((m.workload.clone(), median(&m.samples_s)?)))
-        .collect()
+    best_of(trials).map(medians).unwrap_or_default()
 }
 
 /// Returns the trial with the best score, if any is complete.
@@ -406,8 +481,8 @@ pub fn best_of(trials: &[Trial]) -> Option<&Trial> {
         .min_by(|a, b| score(a).cmp(&score(b)))
 }
 
-fn best_words(trials: &[Trial]) -> String {
-    match best_of(trials) {
+fn best_words(best: Option<&Trial>) -> String {
+    match best {
         Some(best) => {
             let time_s = score(best).time_s().unwrap_or(f64::NAN);
             let candidate = &best.job.candidate;

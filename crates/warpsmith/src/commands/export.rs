@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
 use warpsmith_evidence::{Store, export};
 
@@ -32,6 +32,8 @@ enum Format {
     KernelTuner,
     /// The FAIR auto-tuning results format, T4
     T4,
+    /// dispatch.json: which configuration to use on which shape
+    Dispatch,
     /// The profiler's files: ncu_profile.csv, and .ncu-rep for its own viewer
     Profile,
     /// Everything above
@@ -48,10 +50,17 @@ pub fn run(context: &Context, arguments: ExportArgs) -> Result<()> {
         Format::Json => &[export::Format::Evidence],
         Format::KernelTuner => &[export::Format::KernelTuner],
         Format::T4 => &[export::Format::T4],
+        Format::Dispatch => &[export::Format::Dispatch],
         Format::Profile => &[export::Format::Profile],
         Format::All => &export::Format::ALL,
     };
     let files = export::export(&store, &record, &out, formats)?;
+    if files.is_empty() && matches!(arguments.format, Format::Dispatch) {
+        bail!(
+            "{run} has no dispatch table: no finalists were measured against each other\nhint: \
+             `warpsmith tune LAB --objective dispatch` makes one"
+        );
+    }
     if context.json {
         return json(&serde_json::json!({ "run": run, "files": files }));
     }

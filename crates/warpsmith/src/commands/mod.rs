@@ -3,6 +3,8 @@
 mod build;
 mod check;
 mod compare;
+mod convert;
+mod curves;
 mod doctor;
 mod evidence;
 mod export;
@@ -16,6 +18,8 @@ mod runs;
 mod schema;
 mod setup;
 mod show;
+mod simulate;
+mod space;
 mod summary;
 mod tune;
 
@@ -24,9 +28,9 @@ use std::path::PathBuf;
 use anyhow::Result;
 use clap::{Args, Parser, Subcommand};
 use warpsmith_model::lab::TargetKind;
-use warpsmith_model::{Goal, Lab, RunSettings, RunStatus, SeedFrom, suggest};
+use warpsmith_model::{Goal, Lab, Objective, RunSettings, RunStatus, SeedFrom, Until, suggest};
 
-use crate::campaign::{Campaign, Interrupted, now_unix_s, system_random};
+use crate::campaign::{Campaign, Interrupted, check_until, now_unix_s, system_random};
 use crate::interrupt::Interrupt;
 use crate::labdir;
 use crate::project::Project;
@@ -75,9 +79,12 @@ enum Command {
     Profile(profile::ProfileArgs),
     Report(report::ReportArgs),
     Export(export::ExportArgs),
+    Convert(convert::ConvertArgs),
     Evidence(evidence::EvidenceArgs),
     Runs(runs::RunsArgs),
     Show(show::ShowArgs),
+    Simulate(simulate::SimulateArgs),
+    Space(space::SpaceArgs),
     Resume(resume::ResumeArgs),
     New(new::NewArgs),
     Doctor(doctor::DoctorArgs),
@@ -119,9 +126,12 @@ pub fn dispatch(cli: Cli) -> Result<()> {
         Command::Profile(arguments) => profile::run(&context, arguments),
         Command::Report(arguments) => report::run(&context, arguments),
         Command::Export(arguments) => export::run(&context, arguments),
+        Command::Convert(arguments) => convert::run(&context, arguments),
         Command::Evidence(arguments) => evidence::run(&context, arguments),
         Command::Runs(arguments) => runs::run(&context, arguments),
         Command::Show(arguments) => show::run(&context, arguments),
+        Command::Simulate(arguments) => simulate::run(&context, arguments),
+        Command::Space(arguments) => space::run(&context, arguments),
         Command::Resume(arguments) => resume::run(&context, arguments),
         Command::New(arguments) => new::run(&context, arguments),
         Command::Doctor(arguments) => doctor::run(&context, arguments),
@@ -163,8 +173,9 @@ pub struct SearchArgs {
     /// Kernel to tune; by default the rung that ranks best with its author's parameters
     #[arg(long, value_name = "NAME")]
     pub kernel: Option<String>,
-    /// Search strategy: evolutionary, random or exhaustive
-    #[arg(long, default_value = "evolutionary", value_name = "NAME")]
+    /// Search strategy: auto, gaussian, surrogate, evolutionary, annealing, local, random or
+    /// exhaustive
+    #[arg(long, default_value = "auto", value_name = "NAME")]
     pub strategy: String,
     /// Search trials at most
     #[arg(long, default_value_t = 24, value_name = "N")]
@@ -175,10 +186,19 @@ pub struct SearchArgs {
     /// Seed of every decision; by default from the system's randomness, and recorded
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
-    /// Where the first generation comes from: micro, none, a run, or a *_best.json file
+    /// What to make small over the workloads: time (their geometric mean, also called geomean), worst
+    /// (the worst ratio to the author's choice) or dispatch (each on its own, with a table of winners)
+    #[arg(long, default_value = "time", value_name = "NAME")]
+    pub objective: String,
+    /// Stop early: stalled:TRIALS without improvement, roofline:PERCENT or baseline:NAME:PERCENT within
+    /// so much of it (repeatable; the first that holds)
+    #[arg(long, value_name = "CONDITION")]
+    pub until: Vec<String>,
+    /// Where the first proposals come from: micro, none, store (the winners of all earlier runs), a run,
+    /// or a file (*_best.json, Kernel Tuner cache, T4 results)
     #[arg(long, default_value = "micro", value_name = "SOURCE")]
     pub seed_from: String,
-    /// How many of the microbenchmark's best seed the search
+    /// How many of the best of these are proposed first
     #[arg(long, default_value_t = 5, value_name = "K")]
     pub top_k: u32,
     /// Configurations that the microbenchmark runs at most
@@ -207,11 +227,19 @@ impl SearchArgs {
         let seed_from = match self.seed_from.as_str() {
             "micro" => SeedFrom::Micro,
             "none" => SeedFrom::None,
-            other => SeedFrom::Run(other.to_string()),
+            "store" => SeedFrom::Store,
+            // A run may be resumed from another folder.
+            file if std::path::Path::new(file).is_file() => {
+                SeedFrom::Run(std::path::absolute(file)?.display().to_string())
+            }
+            run => SeedFrom::Run(run.to_string()),
         };
         // Fail before any work on a name that nobody knows.
         let _known: warpsmith_search::Strategy =
             self.strategy.parse().map_err(anyhow::Error::msg)?;
+        let objective: Objective = self.objective.parse().map_err(anyhow::Error::msg)?;
+        let until = self.until.iter().map(|text| text.parse()).collect::<Result<Vec<Until>, _>>();
+        let until = until.map_err(|error| anyhow::anyhow!("--until: {error}"))?;
         Ok(RunSettings {
             kernel: self.kernel,
             strategy: self.strategy,
@@ -224,6 +252,8 @@ impl SearchArgs {
             reuse: !self.fresh,
             workloads: self.workload,
             sanitize: !self.no_sanitizer,
+            objective,
+            until,
             ..plain_settings(goal, lab)?
         })
     }
@@ -235,7 +265,7 @@ pub fn plain_settings(goal: Goal, lab: &std::path::Path) -> Result<RunSettings> 
         goal,
         lab_dir: std::path::absolute(lab)?,
         kernel: None,
-        strategy: "evolutionary".to_string(),
+        strategy: "auto".to_string(),
         budget_trials: 0,
         budget_s: 0.0,
         seed: system_seed()?,
@@ -249,6 +279,8 @@ pub fn plain_settings(goal: Goal, lab: &std::path::Path) -> Result<RunSettings> 
         workloads: Vec::new(),
         sanitize: true,
         out: None,
+        objective: Objective::Time,
+        until: Vec::new(),
     })
 }
 
@@ -270,6 +302,7 @@ pub fn with_campaign<T>(
 ) -> Result<T> {
     let loaded = labdir::load(&labdir::for_target(lab, context.target)?)?;
     check_workloads(&loaded.lab, &settings.workloads)?;
+    check_until(&loaded.lab, &settings.until)?;
     let settings = RunSettings { lab_dir: loaded.dir.clone(), ..settings };
     let interrupt = Interrupt::listen()?;
     let campaign = Campaign::start(&context.project, loaded, settings, interrupt)?;

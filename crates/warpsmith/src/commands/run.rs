@@ -4,11 +4,10 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::Args;
-use warpsmith_model::{Fidelity, Goal, Params, RunSettings, SeedFrom, Trial};
-use warpsmith_search::score;
+use warpsmith_model::{Goal, Objective, Params, RunSettings, Trial};
 
 use super::{Context, SearchArgs, summary, with_campaign};
-use crate::campaign::{Campaign, Winner, seeds_from};
+use crate::campaign::{Campaign, Winner};
 use crate::output::{json, result, say};
 
 /// Do the whole job on a lab: prove, rank, tune, verify, compare, report
@@ -85,24 +84,11 @@ pub fn search_and_verify(
         let finalists = crate::campaign::Finalists { ranked: vec![winner] };
         return campaign.verify(finalists);
     }
-    let seeds = match campaign.settings.seed_from.clone() {
-        SeedFrom::Micro => {
-            let micro = campaign.micro(kernel)?;
-            top_k(&micro, campaign.settings.top_k as usize)
-        }
-        SeedFrom::None => Vec::new(),
-        SeedFrom::Run(source) => seeds_from(campaign, kernel, &source)?,
-    };
+    let seeds = campaign.seeds(kernel)?;
     let trials = campaign.tune(kernel, seeds)?;
     let finalists = campaign.finalists(kernel, &trials)?;
+    if campaign.settings.objective == Objective::Dispatch {
+        campaign.verify_choices(kernel)?;
+    }
     campaign.verify(finalists)
-}
-
-/// Returns the parameters of the best microbenchmarks, the best first.
-pub fn top_k(trials: &[Trial], k: usize) -> Vec<Params> {
-    debug_assert!(trials.iter().all(|trial| trial.job.fidelity == Fidelity::Micro));
-    let mut complete: Vec<&Trial> =
-        trials.iter().filter(|trial| score(trial).time_s().is_some()).collect();
-    complete.sort_by_key(|trial| score(trial));
-    complete.iter().take(k).map(|trial| trial.job.candidate.params.clone()).collect()
 }

@@ -9,7 +9,7 @@ use warpsmith_evidence::derive::{Standing, standings};
 use warpsmith_model::stats::{self, Comparison, Interval, median};
 use warpsmith_model::{
     Absent, Ceilings, ChainRecord, ComparisonRecord, ContenderKind, DeviceInfo, DeviceState, Lab,
-    LabRecord, PairedRounds, Trial, roofline, units,
+    LabRecord, Objective, PairedRounds, Trial, roofline, units,
 };
 
 use crate::campaign::{Campaign, Winner, missing_words};
@@ -26,6 +26,8 @@ pub struct Summary {
     pub full: Trial,
     comparison: Option<ComparisonRecord>,
     ceilings: Ceilings,
+    /// Which configuration to use on which workload, where that was asked.
+    dispatch: Option<Json>,
     report: Option<PathBuf>,
 }
 
@@ -47,6 +49,10 @@ impl Summary {
             full: full.clone(),
             comparison,
             ceilings,
+            dispatch: match campaign.settings.objective {
+                Objective::Dispatch => campaign.dispatch_table()?,
+                Objective::Time | Objective::Geomean | Objective::Worst => None,
+            },
             report,
         })
     }
@@ -60,6 +66,10 @@ impl Summary {
             String::new(),
             self.workload_table(),
         ];
+        if let Some(table) = &self.dispatch {
+            lines.push(String::new());
+            lines.push(dispatch_lines(table));
+        }
         if let Some(comparison) = &self.comparison {
             lines.push(String::new());
             lines.push(comparison_table(comparison));
@@ -97,7 +107,7 @@ impl Summary {
                 })
             })
             .collect();
-        json!({
+        let mut document = json!({
             "run": self.run,
             "lab": self.lab.name,
             "winner": {
@@ -111,7 +121,11 @@ impl Summary {
             "missing_baselines": self.comparison.as_ref().map(|c| &c.missing),
             "ceilings": self.ceilings,
             "report": self.report,
-        })
+        });
+        if let Some(table) = &self.dispatch {
+            document["dispatch"] = table.clone();
+        }
+        document
     }
 
     fn workload_table(&self) -> String {
@@ -222,6 +236,29 @@ pub fn comparison_table(record: &ComparisonRecord) -> String {
         first.label,
         table.render()
     )
+}
+
+/// Renders which configuration to use on which workload.
+fn dispatch_lines(table: &Json) -> String {
+    let rows = table["workloads"].as_array().map_or(&[][..], Vec::as_slice);
+    let mut rendered = Table::new(&["workload", "time", "speed-up", "use"], &[1, 2]);
+    for row in rows {
+        let number = |field: &str| row[field]["mid"].as_f64().unwrap_or(f64::NAN);
+        let values: Vec<String> = row["params"]
+            .as_object()
+            .into_iter()
+            .flatten()
+            .map(|(name, value)| format!("{name}={}", value.to_string().trim_matches('"')))
+            .collect();
+        rendered.row(vec![
+            row["workload"].as_str().unwrap_or_default().to_string(),
+            units::time(number("time_s")),
+            format!("{:.2}x", number("speedup")),
+            values.join(" "),
+        ]);
+    }
+    let over = table["speedup_over"].as_str().unwrap_or_default();
+    format!("  by workload, speed-up over {over}\n{}", rendered.render())
 }
 
 /// Notes that a table is followed by; the rest is in the evidence and in `--json`.

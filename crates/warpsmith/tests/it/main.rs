@@ -2,7 +2,9 @@
 
 mod campaigns;
 mod faults;
+mod files;
 mod help;
 mod kills;
 mod labs;
 mod support;
+mod tuning;

@@ -1,6 +1,6 @@
 //! The command that does a run again, from its recorded settings.
 
-use warpsmith_model::{ContenderKind, Goal, Params, RunSettings, SeedFrom};
+use warpsmith_model::{ContenderKind, Goal, Objective, Params, RunSettings, SeedFrom};
 
 use super::super::data::View;
 use super::super::html::{Html, html};
@@ -43,6 +43,12 @@ fn command(view: &View<'_>, settings: &RunSettings) -> String {
             flag("--seed-from", seed_source(&settings.seed_from));
             flag("--top-k", settings.top_k.to_string());
             flag("--micro-limit", settings.micro_limit.to_string());
+            if settings.objective != Objective::Time {
+                flag("--objective", settings.objective.name().to_string());
+            }
+            for until in &settings.until {
+                flag("--until", until.to_string());
+            }
         }
         Goal::Micro => {
             flag("--limit", settings.micro_limit.to_string());
@@ -60,6 +66,7 @@ fn seed_source(seed_from: &SeedFrom) -> String {
     match seed_from {
         SeedFrom::Micro => "micro".to_string(),
         SeedFrom::None => "none".to_string(),
+        SeedFrom::Store => "store".to_string(),
         SeedFrom::Run(source) => source.clone(),
     }
 }

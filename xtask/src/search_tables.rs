@@ -1,0 +1,123 @@
+//! The tables of docs/search.md that hold Warpsmith against other tuners; `bench/search.py` writes what they
+//! are rendered from.
+
+use anyhow::{Context, Result};
+use serde_json::Value;
+
+use crate::tables::{number, text, time};
+
+/// A row per space: what is in it and how long each tool takes to build it.
+pub fn spaces(result: &Value) -> Result<String> {
+    let mut lines = vec![
+        "| space | combinations | valid | Warpsmith | Kernel Tuner | pyATF | times faster than the better | memory, Kernel Tuner's |"
+            .to_string(),
+        "|---|--:|--:|--:|--:|--:|--:|--:|".to_string(),
+    ];
+    for row in rows(result)? {
+        // Both are at least the processor time of the construction, which nobody measures alone.
+        let own = number(&row["warpsmith_build_s"])?.min(number(&row["warpsmith_process_cpu_s"])?);
+        let tuner = number(&row["kernel_tuner_cpu_s"])?;
+        let atf = row["pyatf_cpu_s"].as_f64();
+        let better = atf.map_or(tuner, |atf| atf.min(tuner));
+        let atf = match (atf, row["pyatf_gave_up_s"].as_f64()) {
+            (Some(seconds), _) => time(seconds),
+            (None, Some(limit)) => format!("> {limit:.0} s"),
+            (None, None) => "failed".to_string(),
+        };
+        let megabytes =
+            |field: &str| Ok::<_, anyhow::Error>(format!("{:.0} MB", number(&row[field])? / 1e6));
+        lines.push(format!(
+            "| {} | {} | {} | {} | {} | {atf} | {:.0} | {}, {} |",
+            text(&row["space"]),
+            text(&row["cartesian"]),
+            text(&row["valid"]),
+            time(own),
+            time(tuner),
+            better / own,
+            megabytes("warpsmith_peak_rss_bytes")?,
+            megabytes("kernel_tuner_peak_rss_bytes")?,
+        ));
+    }
+    Ok(lines.join("\n"))
+}
+
+/// A row per tuner and strategy: the mean over the recorded spaces after each budget.
+pub fn tuners(result: &Value) -> Result<String> {
+    let budgets: Vec<String> =
+        result["budgets"].as_array().context("no budgets")?.iter().map(text).collect();
+    let mut head = "| tuner | strategy |".to_string();
+    head.extend(budgets.iter().map(|budget| format!(" {budget} |")));
+    head += " processor time of a search |";
+    let mut lines = vec![head, format!("|---|---|{}--:|", "--:|".repeat(budgets.len()))];
+    let mut seen: Vec<(String, String)> = Vec::new();
+    for row in rows(result)? {
+        let names = (text(&row["tuner"]), text(&row["strategy"]));
+        if !seen.contains(&names) {
+            seen.push(names);
+        }
+    }
+    for (tuner, strategy) in seen {
+        let own: Vec<&Value> = rows(result)?
+            .iter()
+            .filter(|row| text(&row["tuner"]) == tuner && text(&row["strategy"]) == strategy)
+            .collect();
+        let mean = |value: &dyn Fn(&Value) -> Result<f64>| {
+            let all = own.iter().map(|row| value(row)).collect::<Result<Vec<f64>>>()?;
+            Ok::<_, anyhow::Error>(all.iter().sum::<f64>() / all.len() as f64)
+        };
+        let mut line = format!("| {tuner} | {strategy} |");
+        for budget in &budgets {
+            line += &format!(" {:.3} |", mean(&|row| number(&row["means"][budget]))?);
+        }
+        let seconds = match own.iter().all(|row| row["cpu_s_per_search"].is_number()) {
+            true => time(mean(&|row| number(&row["cpu_s_per_search"]))?),
+            false => String::new(),
+        };
+        lines.push(format!("{line} {seconds} |"));
+    }
+    Ok(lines.join("\n"))
+}
+
+/// A row per round of tuning a real kernel with both.
+pub fn kernel(result: &Value) -> Result<String> {
+    let mut lines = vec![
+        format!(
+            "`{}` on {}: {} configurations, {} evaluations, one compiler.",
+            text(&result["kernel"]),
+            text(&result["workload"]),
+            text(&result["configurations"]),
+            text(&result["budget"])
+        ),
+        String::new(),
+        "| round | Warpsmith, verified winner | its search alone | winner first measured | Kernel Tuner | speed-up of Warpsmith's winner over Kernel Tuner's |"
+            .to_string(),
+        "|--:|--:|--:|--:|--:|--:|".to_string(),
+    ];
+    let rounds = result["rounds"].as_array().context("the result has no rounds")?;
+    for (idx, round) in rounds.iter().enumerate() {
+        let own = &round["warpsmith"];
+        let speedup = &round["winner_speedup"];
+        let ratio = match speedup["same"].as_bool() {
+            Some(true) => "the same".to_string(),
+            _ => format!(
+                "{:.2} [{:.2}, {:.2}]",
+                number(&speedup["mid"])?,
+                number(&speedup["low"])?,
+                number(&speedup["high"])?
+            ),
+        };
+        lines.push(format!(
+            "| {} | {} | {} | {} | {} | {ratio} |",
+            idx + 1,
+            time(number(&own["wall_s"])?),
+            time(number(&own["searched_s"])?),
+            time(number(&own["winner_seen_s"])?),
+            time(number(&round["kernel_tuner"]["wall_s"])?),
+        ));
+    }
+    Ok(lines.join("\n"))
+}
+
+fn rows(result: &Value) -> Result<&Vec<Value>> {
+    result["rows"].as_array().context("the result has no rows")
+}
