@@ -1,6 +1,7 @@
 //! The crate's integration tests, in one binary.
 
 mod determinism;
+mod edges;
 mod properties;
 mod recorded;
 mod replay;
