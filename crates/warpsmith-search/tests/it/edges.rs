@@ -127,9 +127,9 @@ fn a_search_that_is_shown_its_history_out_of_order_goes_on() {
 
 #[test]
 fn models_find_the_valley_under_noise() {
-    // A bowl in the logarithm, 5 % noise, one in ten configurations failing at random. 40 of 4096
-    // random configurations come within 1.15 of the best on average in fewer than half of the
-    // seeds; the models are to do so in nearly all.
+    // A bowl in the logarithm, up to 5 % of noise, one in ten configurations failing at random. 19
+    // of the 4096 configurations are within 1.05 of the best, so 36 random ones that run have one
+    // of them among them in 15 of 100 searches; with the models it is to be nearly all.
     let space = space_of(&[16, 16, 16]);
     let truth_s = |proposal: &Proposal| {
         let squares: f64 = proposal
@@ -160,7 +160,7 @@ fn models_find_the_valley_under_noise() {
                 }
                 proposer.observe(&found);
             }
-            reached += usize::from(best_s < 1.15e-3);
+            reached += usize::from(best_s < 1.05e-3);
         }
         assert!(reached >= 9, "{} came near in {reached} of 10 searches", kind.name());
     }
