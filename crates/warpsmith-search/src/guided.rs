@@ -6,8 +6,9 @@
 //! chance that they run at all. Failures are modelled apart from times. Proposals are taken from
 //! the plan until there is reason for a new one.
 //!
-//! `surrogate` plans with a forest, `gaussian` with a Gaussian process, and `auto` with both in
-//! turn, with some random configurations among them: where one model is misled, the others go on.
+//! `surrogate` plans with a forest and `gaussian` with a Gaussian process. `auto` plans with the
+//! Gaussian process until the forest is shown to predict better, and takes some configurations at
+//! random: where the models are misled, it still goes on.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -16,6 +17,7 @@ use warpsmith_model::Finding;
 use warpsmith_model::rng::Rng;
 
 use crate::history::History;
+use crate::lesson::{Lesson, MIN_TIMES, Model, Observed};
 use crate::model::{Features, Forest, Gaussian, Prediction, Scales};
 use crate::space::{Neighbourhood, Point, Space};
 use crate::walk::{Opening, Walk, take_opening};
@@ -24,9 +26,6 @@ use crate::{Proposal, ProposeError, Proposer, Strategy, score};
 /// Configurations that are spread over the space before models are asked. From 5 to 15 made no
 /// difference beyond the noise of 100 repeats on recorded spaces.
 const SPREAD: usize = 8;
-
-/// Times without which models have nothing to say.
-const MIN_TIMES: usize = 3;
 
 /// Random configurations of which the farthest from all others is taken to spread.
 const SPREAD_DRAWS: usize = 100;
@@ -54,9 +53,6 @@ const MAX_OBSERVATIONS: usize = 128;
 /// Observations that it takes in to learn its scales, for which it is fitted dozens of times.
 const MAX_SCALE_OBSERVATIONS: usize = 96;
 
-/// Of what it takes in, the share of the best; the rest is spread over the others.
-const BEST_SHARE: f64 = 0.6;
-
 /// By how much observations grow until the scales of the Gaussian process are fitted again.
 const REFIT_GROWTH: f64 = 1.25;
 
@@ -66,10 +62,6 @@ const REFIT_ROUNDS: usize = 3;
 /// `auto` takes a random configuration in place of every so many-th of its own: it is then at most
 /// this share behind random search, whatever the models believe.
 const RANDOM_EVERY: usize = 20;
-
-/// `auto` asks the forest in place of the Gaussian process every so many-th time. It is the lesser
-/// model on recorded spaces (by .01 after 50 evaluations), and the one that errs differently.
-const FOREST_EVERY: usize = 5;
 
 /// The share of the average in the predicted chance to run: few observations prove nothing.
 const CHANCE_AVERAGE: f64 = 0.1;
@@ -89,14 +81,6 @@ pub(crate) struct Guided {
     fitted: Fitted,
 }
 
-#[derive(Clone, Debug)]
-struct Observed {
-    index: u128,
-    levels: Vec<u8>,
-    /// The logarithm of the time; none for failures and for what was abandoned.
-    log_time: Option<f64>,
-}
-
 /// Candidates, the best first, for a number of observations.
 #[derive(Debug, Default)]
 struct Plan {
@@ -104,30 +88,18 @@ struct Plan {
     candidates: Vec<u128>,
 }
 
-/// Scales, and from how many observations they were learned.
+/// Scales, which model to ask, and from how many observations both were learned.
 #[derive(Debug, Default)]
 struct Fitted {
     observations: usize,
     scales: Option<Scales>,
-}
-
-/// Standardised observations.
-struct Lesson<'a> {
-    x: Vec<&'a [u8]>,
-    y: Vec<f64>,
-    best: f64,
+    model: Model,
 }
 
 struct Candidate {
     index: u128,
     levels: Vec<u8>,
     is_stranger: bool,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Model {
-    Forest,
-    Gaussian,
 }
 
 impl Guided {
@@ -233,14 +205,14 @@ impl Guided {
     /// Ranks candidates by the first so many observations.
     fn planned(&mut self, observations: usize) -> Vec<u128> {
         let mut rng = Rng::derive(self.seed, &format!("plan {observations}"));
-        let model = match self.strategy {
-            Strategy::Surrogate => Model::Forest,
-            Strategy::Auto if observations.is_multiple_of(FOREST_EVERY) => Model::Forest,
-            _ => Model::Gaussian,
-        };
-        if model == Model::Gaussian {
+        if self.strategy != Strategy::Surrogate {
             self.catch_up(observations);
         }
+        let model = match self.strategy {
+            Strategy::Surrogate => Model::Forest,
+            Strategy::Auto => self.fitted.model,
+            _ => Model::Gaussian,
+        };
         let known = &self.observed[..observations];
         let space = Arc::clone(&self.history.space);
         let candidates = candidates(&space, &self.features, known, &mut rng);
@@ -317,8 +289,11 @@ impl Guided {
             let rounds = if start.is_none() { 2 * rounds } else { rounds };
             let start = start.unwrap_or_else(|| Scales::expected(&self.features));
             let mut rng = Rng::derive(self.seed, &format!("scales {due}"));
-            let improved = start.improved(&self.features, &lesson.x, &lesson.y, rounds, &mut rng);
-            self.fitted.scales = Some(improved);
+            let scales = start.improved(&self.features, &lesson.x, &lesson.y, rounds, &mut rng);
+            if self.strategy == Strategy::Auto {
+                self.fitted.model = lesson.better_model(&self.features, &scales, &mut rng);
+            }
+            self.fitted.scales = Some(scales);
         }
     }
 }
@@ -340,44 +315,6 @@ impl Proposer for Guided {
             // A repeated measurement replaces the earlier one.
             Some(known) => known.log_time = log_time,
             None => self.observed.push(Observed { index, levels, log_time }),
-        }
-    }
-}
-
-impl<'a> Lesson<'a> {
-    /// Standardises observations; none when too few have a time.
-    fn of(observed: &'a [Observed]) -> Option<Self> {
-        let timed = || observed.iter().filter_map(|o| Some((o.levels.as_slice(), o.log_time?)));
-        let (x, mut y): (Vec<&[u8]>, Vec<f64>) = timed().unzip();
-        if y.len() < MIN_TIMES {
-            return None;
-        }
-        let n = y.len() as f64;
-        let mean = y.iter().sum::<f64>() / n;
-        let deviation = (y.iter().map(|y| (y - mean).powi(2)).sum::<f64>() / n).sqrt().max(1e-9);
-        y.iter_mut().for_each(|y| *y = (*y - mean) / deviation);
-        let best = y.iter().copied().fold(f64::INFINITY, f64::min);
-        Some(Self { x, y, best })
-    }
-
-    /// Leaves out what is too much for a Gaussian process: keeps the best, and of the others a few
-    /// that are spread evenly over the course of the search.
-    fn thinned(self, limit: usize) -> Self {
-        let n = self.y.len();
-        if n <= limit {
-            return self;
-        }
-        let mut by_time: Vec<usize> = (0..n).collect();
-        by_time.sort_by(|a, b| self.y[*a].total_cmp(&self.y[*b]));
-        let (best, others) = by_time.split_at_mut((limit as f64 * BEST_SHARE) as usize);
-        others.sort_unstable();
-        let wanted = limit - best.len();
-        let spread = (0..wanted).map(|idx| others[idx * others.len() / wanted]);
-        let kept: Vec<usize> = best.iter().copied().chain(spread).collect();
-        Self {
-            x: kept.iter().map(|idx| self.x[*idx]).collect(),
-            y: kept.iter().map(|idx| self.y[*idx]).collect(),
-            best: self.best,
         }
     }
 }

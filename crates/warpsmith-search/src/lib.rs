@@ -43,6 +43,7 @@ mod climb;
 mod evolutionary;
 mod guided;
 mod history;
+mod lesson;
 mod model;
 mod permutation;
 pub mod recorded;

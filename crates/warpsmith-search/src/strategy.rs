@@ -29,7 +29,7 @@ pub enum Strategy {
     Surrogate,
     /// Asks a Gaussian process.
     Gaussian,
-    /// Asks both models in turn, and chance now and then.
+    /// Asks the model that predicts better, and chance now and then.
     Auto,
 }
 

@@ -3,7 +3,6 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::time::Instant;
 
 use warpsmith_model::{Origin, Params};
 use warpsmith_search::{Proposal, ProposeError, Proposer, Strategy, StrategyConfig, strategy};
@@ -149,43 +148,21 @@ fn settings_without_meaning_are_refused() {
 }
 
 #[test]
-fn proposing_is_cheap() {
-    let space = Arc::new(published("clblast_xgemm_direct", &[]));
-    assert_eq!(space.len(), 19_952);
+fn a_space_of_millions_is_searched_like_any_other() {
+    // What proposals cost there is what the example `proposal_cost` prints.
+    let space = Arc::new(published("atf_gaussian_conv_pow2_64", &[]));
+    assert_eq!(space.len(), 2_116_368);
     for kind in Strategy::ALL {
         let mut proposer =
             strategy(kind, Arc::clone(&space), config(1)).expect("the settings are valid");
-        for (idx, proposal) in proposer.propose(200).expect("proposals").iter().enumerate() {
-            proposer.observe(&finding(proposal, Some(1.0 + idx as f64)));
+        let mut proposed = Vec::new();
+        for idx in 0..30u32 {
+            let proposal = proposer.propose(1).expect("no failure").pop().expect("more is left");
+            let time_s = 1.0 + f64::from(idx.wrapping_mul(2_654_435_761) % 1000) / 1000.0;
+            proposer.observe(&finding(&proposal, Some(time_s)));
+            proposed.push(proposal.params);
         }
-        let start = Instant::now();
-        proposer.propose(100).expect("parameter search does not fail");
-        let each_s = start.elapsed().as_secs_f64() / 100.0;
-        assert!(each_s < 5e-3, "{} takes {each_s} s for a proposal", kind.name());
-    }
-}
-
-#[test]
-fn proposing_after_every_observation_is_cheap_however_large_the_space() {
-    for (name, len, limit_s) in
-        [("clblast_xgemm_direct", 19_952, 5e-3), ("atf_gaussian_conv_pow2_64", 2_116_368, 50e-3)]
-    {
-        let space = Arc::new(published(name, &[]));
-        assert_eq!(space.len(), len);
-        for kind in Strategy::ALL {
-            let mut proposer =
-                strategy(kind, Arc::clone(&space), config(1)).expect("the settings are valid");
-            let mut each_s = Vec::new();
-            for idx in 0..200u32 {
-                let start = Instant::now();
-                let proposals = proposer.propose(1).expect("parameter search does not fail");
-                each_s.push(start.elapsed().as_secs_f64());
-                let time_s = 1.0 + f64::from(idx.wrapping_mul(2_654_435_761) % 1000) / 1000.0;
-                proposer.observe(&finding(&proposals[0], Some(time_s)));
-            }
-            // The median: other tests run beside this one and take the processor away at times.
-            let each_s = warpsmith_model::stats::median(&each_s).expect("200 of them");
-            assert!(each_s < limit_s, "{name}: {} takes {each_s} s", kind.name());
-        }
+        assert_eq!(keys(&proposed).len(), proposed.len(), "{}", kind.name());
+        assert!(proposed.iter().all(|params| space.contains(params)), "{}", kind.name());
     }
 }

@@ -1,6 +1,7 @@
 //! The crate's integration tests, in one binary.
 
 mod determinism;
+mod edges;
 mod hostile;
 mod properties;
 mod recorded;
