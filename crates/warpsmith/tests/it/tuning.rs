@@ -47,6 +47,10 @@ fn a_dispatch_table_has_a_verified_winner_for_every_workload_and_resumes_to_the_
     assert_eq!(written, summary["dispatch"]);
     assert!(written["workloads"][0]["axes"].is_object(), "{written}");
 
+    // As a process leaves it that is killed right before its end.
+    let writable = warpsmith_evidence::Store::open(&project.database()).expect("the store opens");
+    writable.finish_run(&record.id, &warpsmith_model::RunStatus::Running).expect("written");
+    drop(writable);
     let before = project.evaluations();
     let again = project.json(&["resume", run]);
     assert_eq!(project.evaluations(), before, "nothing that was recorded is done again");
