@@ -4,14 +4,15 @@
 #
 #   tests/gpu/measure.sh WARPSMITH RESULTS [STEP...]
 #
-# Steps: saxpy, rmsnorm, gemm, attention, campaign, repeat; all when none is named. Run it from the project's root.
+# Steps: saxpy, rmsnorm, gemm, attention, attention-large, campaign, repeat; all when none is named. Run it from the project's root.
 set -u
 warpsmith=$1
 results=$2
 shift 2
-steps=${*:-saxpy rmsnorm gemm attention campaign repeat}
+steps=${*:-saxpy rmsnorm gemm attention attention-large campaign repeat}
 mkdir -p "$results"
 failed=""
+peers="sdpa_flash sdpa_cudnn sdpa_efficient fa3 triton_swept"
 
 # step NAME COMMAND...: runs it, keeps its JSON and the seconds that it took.
 step() {
@@ -34,12 +35,13 @@ for it in $steps; do
         step gemm-cuda compare labs/gemm 30_wgmma 20_mma_pipelined 10_tiled cublaslt cublas cutlass --time 1
         ;;
     attention)
-        peers="sdpa_flash sdpa_cudnn sdpa_efficient fa3 triton_swept"
         # shellcheck disable=SC2086 # the peers are words
         step attention-cuda compare labs/attention 60_small \
             60_small:TILES=2,SPLIT=2,CLUSTER=1,SLOTS=2 50_wgmma 40_mma_pipelined 30_wmma 20_warp 10_tiled 00_naive \
             $peers --time 0.5 --workload b1h8s512d64_bf16 --workload b1h8s512d64_causal_bf16 \
             --workload b4h8s512d64_bf16 --workload b4h8s512d64_causal_bf16
+        ;;
+    attention-large)
         # shellcheck disable=SC2086
         step attention-large-cuda compare labs/attention 70_pingpong 50_wgmma 40_mma_pipelined $peers --time 0.5 \
             --workload b4h32s4096d64_bf16 --workload b4h32s4096d64_causal_bf16 \

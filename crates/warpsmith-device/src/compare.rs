@@ -89,7 +89,8 @@ const CLOCK_ROUNDS: usize = 15;
 const OUTPUT_BYTES: usize = 1 << 30;
 
 /// Compares the entrants on every workload; the first is the one that the others are measured
-/// against. Outputs are judged as always, and an entrant whose output is wrong has no times.
+/// against. Outputs are judged as always, and an entrant whose output is wrong has no times. After each
+/// workload, `tell` learns how many are done.
 pub fn compare(
     target: &mut dyn Target,
     corpus: &mut Corpus,
@@ -97,6 +98,7 @@ pub fn compare(
     lab_dir: &Path,
     entrants: &[Entrant<'_>],
     options: &CompareOptions,
+    tell: &mut dyn FnMut(usize),
 ) -> Result<ComparisonRecord, DeviceError> {
     let mut missing = Vec::new();
     let mut clocks = Vec::new();
@@ -124,6 +126,7 @@ pub fn compare(
         let floor_s = corpus.launch_floor_s(target)?;
         let ring = Ring { lab, workload, cases: &cases, options, floor_s };
         workloads.push(ring.rounds(target, &mut sides, &mut notes)?);
+        tell(workloads.len());
     }
     Ok(ComparisonRecord {
         format: FORMAT_VERSION,

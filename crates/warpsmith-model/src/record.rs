@@ -342,6 +342,17 @@ pub enum ComparisonPurpose {
     Final,
 }
 
+impl ComparisonPurpose {
+    /// Says what it is for, in a word.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Ladder => "rungs",
+            Self::Finalists => "finals",
+            Self::Final => "compare",
+        }
+    }
+}
+
 /// One side of a comparison.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Contender {

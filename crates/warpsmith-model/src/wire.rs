@@ -1,4 +1,5 @@
-//! What travels between a campaign and its worker: one JSON line each way.
+//! What travels between a campaign and its worker: one JSON line each way, and lines that say how far a
+//! long answer is.
 //!
 //! Evaluating a candidate is the common question ([`Request`] and [`Finding`]); the others are the
 //! questions about a whole lab or machine that need the same process, since it owns the clock, the
@@ -52,6 +53,13 @@ pub enum Answer {
     Compared(Box<ComparisonRecord>),
     /// To [`Ask::Profile`].
     Profiled(Box<Profiled>),
+    /// To anything that takes long, before the answer: how far it is.
+    Working {
+        /// Parts that are done.
+        done: u64,
+        /// All parts.
+        total: u64,
+    },
     /// To anything: we broke, or the lab is refused. Never a candidate's failure.
     Failed {
         /// What and where and what to do.

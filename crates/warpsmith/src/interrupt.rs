@@ -1,4 +1,5 @@
-//! Ctrl-C stops after the trial that is running; a second one stops at once.
+//! Ctrl-C stops after the trial that is running, and ends a comparison or a profile at once; a second one
+//! stops everything at once.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

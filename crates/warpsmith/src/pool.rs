@@ -159,9 +159,13 @@ impl Pool {
         std::mem::take(&mut self.spent)
     }
 
-    /// Asks the worker something else than an evaluation.
-    pub fn ask(&mut self, ask: &Ask) -> Result<Answer> {
-        self.worker.ask(ask)
+    /// Asks the worker something else than an evaluation; see [`Worker::ask_while`].
+    pub fn ask_while(
+        &mut self,
+        ask: &Ask,
+        go_on: &mut dyn FnMut(Option<u64>) -> bool,
+    ) -> Result<Answer> {
+        self.worker.ask_while(ask, go_on)
     }
 
     /// Remembers a trial, so that an identical binary is not measured again.

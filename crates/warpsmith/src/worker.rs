@@ -29,7 +29,6 @@ pub fn serve(project: &Project, target: TargetKind) -> Result<()> {
     warpsmith_device::die_with_parent().context("cannot tie my life to the campaign's")?;
     // A target that cannot be had is an answer like any other: the campaign says it to the user.
     let mut worker = Worker::new(project, target);
-    let mut stdout = std::io::stdout().lock();
     for line in std::io::stdin().lock().lines() {
         let line = line.context("the campaign cannot be heard")?;
         let answer = match serde_json::from_str::<Ask>(&line) {
@@ -42,10 +41,15 @@ pub fn serve(project: &Project, target: TargetKind) -> Result<()> {
                 lab_refused: false,
             },
         };
-        serde_json::to_writer(&mut stdout, &answer).context("the campaign does not listen")?;
-        stdout.write_all(b"\n").and_then(|()| stdout.flush()).context("the campaign is gone")?;
+        tell(&answer)?;
     }
     Ok(())
+}
+
+fn tell(answer: &Answer) -> Result<()> {
+    let mut stdout = std::io::stdout().lock();
+    serde_json::to_writer(&mut stdout, answer).context("the campaign does not listen")?;
+    stdout.write_all(b"\n").and_then(|()| stdout.flush()).context("the campaign is gone")
 }
 
 fn parse(lab: &Lab, text: &KernelText) -> Result<Kernel> {
@@ -202,7 +206,17 @@ impl Worker {
         };
         let _quiet = crate::pool::quiet(self.kind, Quiet::Timing)?;
         let (target, corpus) = (&mut *self.target, &mut self.corpus);
-        let record = compare::compare(target, corpus, &lab, &request.lab.dir, &entrants, &options)?;
+        let dir = &request.lab.dir;
+        let total = options.workloads.len() as u64;
+        let mut told = Ok(());
+        let mut working = |done: usize| {
+            if told.is_ok() {
+                told = tell(&Answer::Working { done: done as u64, total });
+            }
+        };
+        let record =
+            compare::compare(target, corpus, &lab, dir, &entrants, &options, &mut working)?;
+        told?;
         Ok(Answer::Compared(Box::new(record)))
     }
 

@@ -5,13 +5,14 @@ use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
 use warpsmith_device::cuda;
 use warpsmith_model::lab::TargetKind;
 use warpsmith_model::{Answer, Ask};
 
+use crate::campaign::Interrupted;
 use crate::output::say;
 use crate::project::Project;
 
@@ -34,6 +35,9 @@ struct Process {
 /// defect of ours, and better an error than a campaign that hangs for ever.
 const SILENCE: Duration = Duration::from_secs(1800);
 
+/// How often whoever waits for an answer is asked whether to go on.
+const GLANCE: Duration = Duration::from_millis(100);
+
 /// How often the same question may cost a worker its life.
 const MAX_LOSSES: u32 = 2;
 
@@ -51,15 +55,29 @@ impl Worker {
     /// Asks and waits. A worker that dies while answering is replaced and asked again, since the
     /// killer may have been somebody from outside; dying twice of one question is an error.
     pub fn ask(&mut self, ask: &Ask) -> Result<Answer> {
+        self.ask_while(ask, &mut |_| true)
+    }
+
+    /// Asks and waits while `go_on` agrees. It is called several times a second, and with the number of
+    /// parts that are done whenever that has grown; when it declines, the worker is ended.
+    pub fn ask_while(
+        &mut self,
+        ask: &Ask,
+        go_on: &mut dyn FnMut(Option<u64>) -> bool,
+    ) -> Result<Answer> {
         let line = serde_json::to_string(ask)?;
         let mut losses = 0;
         loop {
-            match self.try_ask(&line) {
+            match self.try_ask(&line, go_on) {
                 Ok(Answer::Failed { message, lab_refused: true }) => {
                     return Err(LabRefused(message).into());
                 }
                 Ok(Answer::Failed { message, lab_refused: false }) => bail!("{message}"),
                 Ok(answer) => return Ok(answer),
+                Err(error) if error.is::<Interrupted>() => {
+                    self.bury();
+                    return Err(error);
+                }
                 Err(loss) => {
                     let how = self.bury();
                     losses += 1;
@@ -75,22 +93,38 @@ impl Worker {
         }
     }
 
-    fn try_ask(&mut self, line: &str) -> Result<Answer> {
+    fn try_ask(
+        &mut self,
+        line: &str,
+        go_on: &mut dyn FnMut(Option<u64>) -> bool,
+    ) -> Result<Answer> {
         if self.process.is_none() {
             self.process = Some(start(&self.project, self.target)?);
         }
         let process = self.process.as_mut().expect("it was started above");
         writeln!(process.stdin, "{line}").context("the worker does not listen")?;
         process.stdin.flush().context("the worker does not listen")?;
-        let text = match process.answers.recv_timeout(SILENCE) {
-            Ok(text) => text,
-            Err(RecvTimeoutError::Disconnected) => bail!("the worker ended without an answer"),
-            Err(RecvTimeoutError::Timeout) => bail!("the worker is silent for {SILENCE:?}"),
-        };
-        serde_json::from_str(&text).map_err(|error| {
-            let start: String = text.chars().take(200).collect();
-            anyhow!("the worker's answer is not understood ({error}): {start}")
-        })
+        let mut heard = Instant::now();
+        loop {
+            let answer = match process.answers.recv_timeout(GLANCE) {
+                Ok(text) => understand(&text)?,
+                Err(RecvTimeoutError::Disconnected) => bail!("the worker ended without an answer"),
+                Err(RecvTimeoutError::Timeout) if heard.elapsed() > SILENCE => {
+                    bail!("the worker is silent for {SILENCE:?}")
+                }
+                Err(RecvTimeoutError::Timeout) => {
+                    if !go_on(None) {
+                        return Err(Interrupted.into());
+                    }
+                    continue;
+                }
+            };
+            let Answer::Working { done, .. } = answer else { return Ok(answer) };
+            heard = Instant::now();
+            if !go_on(Some(done)) {
+                return Err(Interrupted.into());
+            }
+        }
     }
 
     fn bury(&mut self) -> String {
@@ -105,6 +139,13 @@ impl Drop for Worker {
     fn drop(&mut self) {
         self.bury();
     }
+}
+
+fn understand(text: &str) -> Result<Answer> {
+    serde_json::from_str(text).map_err(|error| {
+        let start: String = text.chars().take(200).collect();
+        anyhow!("the worker's answer is not understood ({error}): {start}")
+    })
 }
 
 fn start(project: &Project, target: TargetKind) -> Result<Process> {

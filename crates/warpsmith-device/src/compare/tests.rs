@@ -31,7 +31,9 @@ fn record(fake: &mut Fake, lab: &Lab) -> ComparisonRecord {
             Entrant { label: name, kind }
         })
         .collect();
-    compare(fake, &mut corpus(), lab, Path::new("."), &entrants, &options(lab)).expect("compared")
+    let options = options(lab);
+    compare(fake, &mut corpus(), lab, Path::new("."), &entrants, &options, &mut |_| ())
+        .expect("compared")
 }
 
 #[test]
@@ -127,7 +129,9 @@ fn a_baseline_without_its_python_is_missing_and_the_rest_goes_on() {
         },
     ];
     let options = options(&lab);
-    let record = compare(&mut machine(), &mut corpus(), &lab, folder.path(), &entrants, &options)
+    let mut machine = machine();
+    let dir = folder.path();
+    let record = compare(&mut machine, &mut corpus(), &lab, dir, &entrants, &options, &mut |_| ())
         .expect("compared");
     assert_eq!(record.contenders.len(), 1);
     assert_eq!(record.missing[0].name, "x");

@@ -221,9 +221,12 @@ fn a_kernel_ties_with_itself_and_beats_a_slower_one() {
         launch_deadline: Duration::from_secs(5),
         compile_deadline: Duration::from_secs(60),
     };
-    let record =
-        compare(&mut bench.cpu, &mut corpus, &lab, &labs().join("saxpy"), &entrants, &options)
-            .expect("compared");
+    let dir = labs().join("saxpy");
+    let mut done = Vec::new();
+    let mut tell = |so_far| done.push(so_far);
+    let record = compare(&mut bench.cpu, &mut corpus, &lab, &dir, &entrants, &options, &mut tell)
+        .expect("compared");
+    assert_eq!(done, [1]);
     let rounds = &record.workloads[0];
     assert!(rounds.absent.is_empty(), "{:?}", rounds.absent);
     // The least of the rounds: the tests share the machine, and medians of a busy one say nothing.

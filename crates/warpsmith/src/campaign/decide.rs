@@ -15,7 +15,7 @@ use warpsmith_search::score;
 
 use super::objective::Aim;
 use super::{Campaign, kernel_text, passed, system_random};
-use crate::output::say;
+use crate::output::{Progress, say};
 
 /// A kernel with parameters.
 #[derive(Clone, Debug)]
@@ -255,8 +255,20 @@ impl Campaign {
             budget_s,
             launch_deadline_s: 60.0,
         };
-        match self.pool.ask(&Ask::Compare(Box::new(request)))? {
+        let (name, n_contenders) = (purpose.name(), request.contenders.len());
+        let mut progress = Progress::new(name, request.workloads.len() as u64);
+        progress.note(&format!("{n_contenders} contenders"));
+        let interrupt = self.interrupt.clone();
+        let answer = self.pool.ask_while(&Ask::Compare(Box::new(request)), &mut |done| {
+            if done.is_some() {
+                progress.step(&format!("{n_contenders} contenders"));
+            }
+            !interrupt.asked()
+        })?;
+        match answer {
             Answer::Compared(record) => {
+                let n_workloads = record.workloads.len();
+                progress.finish(&format!("{n_contenders} contenders on {n_workloads} workloads"));
                 self.store.put_comparison(&self.run, &record)?;
                 Ok(*record)
             }

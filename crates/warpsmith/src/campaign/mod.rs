@@ -267,7 +267,7 @@ impl Campaign {
 
     /// Measures the ceilings; called again, it keeps the best that the run has seen.
     pub fn ceilings(&mut self) -> Result<Ceilings> {
-        let Answer::Ceilings(measured) = self.pool.ask(&Ask::Ceilings)? else {
+        let Answer::Ceilings(measured) = self.ask(&Ask::Ceilings)? else {
             bail!("the worker did not answer a question for ceilings");
         };
         let best = match self.store.ceilings(&self.run)? {
@@ -276,6 +276,13 @@ impl Campaign {
         };
         self.store.put_ceilings(&self.run, &best, now_unix_s())?;
         Ok(best)
+    }
+
+    /// Asks the worker something else than an evaluation; ends it when the user asks to stop, since a
+    /// part of such an answer is worth nothing.
+    fn ask(&mut self, ask: &Ask) -> Result<Answer> {
+        let interrupt = self.interrupt.clone();
+        self.pool.ask_while(ask, &mut |_| !interrupt.asked())
     }
 
     fn lab_ref(&self, seed: u64) -> LabRef {

@@ -35,7 +35,7 @@ impl Campaign {
             params: params.clone(),
             workloads: trial.job.workloads.clone(),
         };
-        let profiled = match self.pool.ask(&Ask::Profile(Box::new(request)))? {
+        let profiled = match self.ask(&Ask::Profile(Box::new(request)))? {
             Answer::Profiled(profiled) => *profiled,
             other => bail!("the worker answered a question for a profile with {other:?}"),
         };

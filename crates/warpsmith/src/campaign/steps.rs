@@ -49,7 +49,7 @@ impl Campaign {
         if let Some(record) = self.store.chain(&self.run)? {
             return Ok(record);
         }
-        match self.pool.ask(&Ask::Chain { lab: self.lab_ref(self.settings.seed), workloads })? {
+        match self.ask(&Ask::Chain { lab: self.lab_ref(self.settings.seed), workloads })? {
             Answer::Chain(record) => {
                 self.store.put_chain(&self.run, &record)?;
                 Ok(*record)

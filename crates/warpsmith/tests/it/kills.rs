@@ -1,7 +1,8 @@
 //! kill -9 at any moment: nothing recorded is lost, nothing is done twice.
 
 use std::collections::BTreeSet;
-use std::process::Stdio;
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use warpsmith_model::rng::Rng;
@@ -80,6 +81,28 @@ fn a_killed_worker_is_replaced_and_the_campaign_goes_on() {
     assert!(output.status.success(), "{said}");
     assert!(said.contains("the worker was lost"), "{said}");
     assert!(stored(&project) >= 12);
+}
+
+#[test]
+fn a_comparison_that_is_asked_to_stop_does_not_go_on_to_its_end() {
+    let project = Project::new();
+    // So many rounds take longer than anybody waits.
+    let mut campaign = project
+        .command(&["compare", "labs/probe", "--rounds", "100000000"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program starts");
+    let mut said = BufReader::new(campaign.stderr.take().expect("it is piped")).lines();
+    let begun = |line: Option<std::io::Result<String>>| {
+        line.expect("it compares before it ends").expect("text").contains("compare: ")
+    };
+    while !begun(said.next()) {}
+    let pid = campaign.id().to_string();
+    assert!(Command::new("kill").args(["-TERM", &pid]).status().expect("kill").success());
+    let status = campaign.wait().expect("it ends");
+    assert_eq!(status.code(), Some(130));
+    assert_eq!(project.statuses(), ["interrupted"]);
 }
 
 fn stored(project: &Project) -> usize {

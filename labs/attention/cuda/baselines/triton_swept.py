@@ -1,5 +1,8 @@
 """What one writes in an hour: a fused kernel in Triton, with the best of its configurations."""
 
+import os
+from concurrent.futures import ThreadPoolExecutor
+
 import torch
 import triton
 import triton.language as tl
@@ -55,6 +58,11 @@ def prepare(axes, scalars, threads):
     dtype = torch.bfloat16 if axes["BF16"] else torch.float16
     state = {"causal": bool(axes["CAUSAL"]), "scale": float(scalars["scale"]) * LOG2_E}
     trial = {name: torch.randn(shape, dtype=dtype, device="cuda") for name in ("q", "k", "v")}
+    # A compiler takes a second for each; the launches below find what the others left on the disk.
+    compile_one = lambda it: launch({**state, "configuration": it}, trial, warmup=True)
+    compile_one(CONFIGURATIONS[0])
+    with ThreadPoolExecutor(os.cpu_count()) as compilers:
+        list(compilers.map(compile_one, CONFIGURATIONS[1:]))
     best_ms = float("inf")
     for configuration in CONFIGURATIONS:
         candidate = {**state, "configuration": configuration}
@@ -68,13 +76,18 @@ def prepare(axes, scalars, threads):
     return state
 
 
-def run(state, inputs):
+def launch(state, inputs, warmup):
+    """Launches the kernel, or only compiles it."""
     q, k, v = inputs["q"], inputs["k"], inputs["v"]
     b, h, s, d = q.shape
     block_m, block_n, warps, stages = state["configuration"]
     o = torch.empty_like(q)
-    attention[(triton.cdiv(s, block_m), b * h)](
-        q, k, v, o, state["scale"], s,
+    attention.run(
+        q, k, v, o, state["scale"], s, grid=(triton.cdiv(s, block_m), b * h), warmup=warmup,
         BLOCK_M=block_m, BLOCK_N=block_n, D=d, CAUSAL=state["causal"], num_warps=warps, num_stages=stages,
     )
-    return {"o": o}
+    return o
+
+
+def run(state, inputs):
+    return {"o": launch(state, inputs, warmup=False)}
