@@ -24,6 +24,7 @@ mod chain;
 mod device_state;
 pub mod diagnose;
 mod environment;
+mod evolve;
 pub mod expr;
 mod id;
 pub mod lab;
@@ -44,6 +45,10 @@ pub use chain::{Authority, ChainRecord, Proof, Sensitivity};
 pub use device_state::{ClockLimit, DeviceState, Span};
 pub use diagnose::{Bound, Counters, Diagnosis, Gap};
 pub use environment::{Ceilings, Compiler, CudaInfo, DeviceInfo, Environment, Guard, Isolation};
+pub use evolve::{
+    CallAnswer, CallRecord, EvolutionMode, EvolutionStart, EvolveSettings, ModelChoice, ModelPolicy,
+    Operator, Prompt, Rejection, ReplyVerdict, Usage,
+};
 pub use expr::{EvalError, Expr, ExprError};
 pub use id::{BlobId, CandidateId, EnvironmentId, Hasher, LabId, RunId, TrialId};
 pub use lab::Lab;

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use crate::EvolveSettings;
+
 /// Every setting of a campaign. A run is resumed from these alone.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -43,6 +45,9 @@ pub struct RunSettings {
     /// The workloads that matter; empty for all of the lab's.
     #[serde(default)]
     pub workloads: Vec<String>,
+    /// What an evolution adds to this; none for every other campaign.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub evolve: Option<EvolveSettings>,
 }
 
 fn yes() -> bool {
@@ -61,6 +66,8 @@ pub enum Goal {
     Micro,
     /// Search and verify.
     Tune,
+    /// Evolution of a source, verified.
+    Evolve,
     /// A paired comparison.
     Compare,
     /// A profile of one kernel.
@@ -75,6 +82,7 @@ impl Goal {
             Self::Check => "check",
             Self::Micro => "micro",
             Self::Tune => "tune",
+            Self::Evolve => "evolve",
             Self::Compare => "compare",
             Self::Profile => "profile",
         }

@@ -3,6 +3,7 @@
 //! A [`Space`] is the set of a kernel's valid configurations: counted, indexed and sampled without
 //! going through the ones that constraints exclude. A [`Proposer`] suggests configurations of a
 //! space and learns from the findings that come back; [`strategy`] makes one of a [`Strategy`].
+//! [`evolve`] proposes sources instead, written by language models.
 //! [`score`] says how good a trial is, and nothing else in this crate does.
 //!
 //! Deliberately absent: devices, disks, clocks, threads, entropy and `unsafe`. What a proposer
@@ -36,6 +37,7 @@
 //! assert_eq!(proposer.propose(100).expect("random never fails").len(), 5);
 //! ```
 
+pub mod evolve;
 mod evolutionary;
 mod history;
 mod permutation;

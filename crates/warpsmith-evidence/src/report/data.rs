@@ -191,7 +191,9 @@ fn comparison_view<'a>(
     winner: Option<&derive::Winner<'_>>,
 ) -> Option<ComparisonView<'a>> {
     let is_final = |record: &&ComparisonRecord| record.purpose == ComparisonPurpose::Final;
-    let is_of_winners = |record: &&ComparisonRecord| record.purpose != ComparisonPurpose::Ladder;
+    let is_of_winners = |record: &&ComparisonRecord| {
+        !matches!(record.purpose, ComparisonPurpose::Ladder | ComparisonPurpose::NewBest)
+    };
     let comparisons = || data.comparisons.iter();
     let record = comparisons().rfind(is_final).or_else(|| comparisons().rfind(is_of_winners))?;
     if record.contenders.is_empty() || record.workloads.is_empty() {

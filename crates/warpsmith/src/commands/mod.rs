@@ -248,6 +248,7 @@ pub fn plain_settings(goal: Goal, lab: &std::path::Path) -> Result<RunSettings> 
         hopeless_ratio: 1.5,
         workloads: Vec::new(),
         sanitize: true,
+        evolve: None,
     })
 }
 
