@@ -28,11 +28,13 @@ mod evolve;
 pub mod expr;
 mod id;
 pub mod lab;
+mod models;
 mod profile;
 mod record;
 pub mod rng;
 pub mod roofline;
 mod settings;
+pub mod significance;
 pub mod stats;
 pub mod suggest;
 mod trial;
@@ -52,6 +54,7 @@ pub use evolve::{
 pub use expr::{EvalError, Expr, ExprError};
 pub use id::{BlobId, CandidateId, EnvironmentId, Hasher, LabId, RunId, TrialId};
 pub use lab::Lab;
+pub use models::{HttpConfig, ModelConfig, Models, ProviderConfig};
 pub use profile::{
     CounterSource, FileBlob, LaunchCode, LaunchProfile, ProfileRecord, WorkloadProfile,
 };

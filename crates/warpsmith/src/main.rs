@@ -10,6 +10,7 @@ mod commands;
 mod date;
 mod interrupt;
 mod labdir;
+mod llm;
 mod output;
 mod pool;
 mod project;

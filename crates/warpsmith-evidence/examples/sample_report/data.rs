@@ -58,6 +58,8 @@ pub(crate) fn sample(n_search: usize) -> ReportData {
         trials: maker.trials,
         comparisons,
         profiles: Vec::new(),
+        evolution: None,
+        calls: Vec::new(),
         texts: maker.texts,
     }
 }

@@ -6,7 +6,9 @@
 //! each of them has none.
 
 mod convergence;
+mod diff;
 mod effects;
+mod evolution;
 mod failures;
 mod leaderboard;
 mod micro;
@@ -15,7 +17,9 @@ mod standings;
 mod winner;
 
 pub use convergence::{ConvergencePoint, convergence};
+pub use diff::{DiffLine, diff};
 pub use effects::{ParameterEffect, ValueEffect, parameter_effects};
+pub use evolution::{Evolution, Funnel, Step, StepFate, evolution};
 pub use failures::{FailureGroup, failures};
 pub(crate) use leaderboard::score;
 pub use leaderboard::{

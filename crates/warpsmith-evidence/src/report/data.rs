@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use warpsmith_model::roofline::{self, WorkSize};
 use warpsmith_model::stats::{Interval, median_interval};
 use warpsmith_model::{
-    BlobId, Ceilings, ChainRecord, ComparisonPurpose, ComparisonRecord, ContenderKind, Environment,
-    Fidelity, LabRecord, Params, ProfileRecord, RunRecord, RunTrial, WorkloadRecord,
+    BlobId, CallRecord, Ceilings, ChainRecord, ComparisonPurpose, ComparisonRecord, ContenderKind, Environment,
+    EvolutionStart, Fidelity, LabRecord, Params, ProfileRecord, RunRecord, RunTrial, WorkloadRecord,
 };
 
 use crate::derive::{self, Decision, Leaderboard, Standing, score};
@@ -29,7 +29,11 @@ pub struct ReportData {
     pub comparisons: Vec<ComparisonRecord>,
     /// Profiles of this run's kernels: its own, and the newest of its winner from whichever run.
     pub profiles: Vec<ProfileRecord>,
-    /// Sources and compiler logs that trials name.
+    /// What an evolution started from; none for any other run.
+    pub evolution: Option<EvolutionStart>,
+    /// The calls of language models, in order.
+    pub calls: Vec<CallRecord>,
+    /// Sources and compiler logs that trials name, and the texts of calls.
     pub texts: BTreeMap<BlobId, String>,
 }
 
