@@ -19,6 +19,7 @@
 //! assert_eq!(value.expect("all names bound"), Value::Int(16));
 //! ```
 
+mod ablation;
 mod candidate;
 mod chain;
 mod device_state;
@@ -42,14 +43,15 @@ pub mod units;
 mod value;
 mod wire;
 
+pub use ablation::{AblationArm, AblationDifference, AblationRecord, SIGNIFICANT_P};
 pub use candidate::{Candidate, Fidelity, Job, KernelText, Origin, Request, RequestLimits};
 pub use chain::{Authority, ChainRecord, Proof, Sensitivity};
 pub use device_state::{ClockLimit, DeviceState, Span};
 pub use diagnose::{Bound, Counters, Diagnosis, Gap};
 pub use environment::{Ceilings, Compiler, CudaInfo, DeviceInfo, Environment, Guard, Isolation};
 pub use evolve::{
-    CallAnswer, CallRecord, EvolutionMode, EvolutionStart, EvolveSettings, ModelChoice, ModelPolicy,
-    Operator, Prompt, Rejection, ReplyVerdict, Usage,
+    CallAnswer, CallRecord, EvolutionMode, EvolutionStart, EvolveSettings, ModelChoice,
+    ModelPolicy, Operator, Prompt, Rejection, ReplyVerdict, Usage,
 };
 pub use expr::{EvalError, Expr, ExprError};
 pub use id::{BlobId, CandidateId, EnvironmentId, Hasher, LabId, RunId, TrialId};

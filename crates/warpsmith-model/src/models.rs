@@ -120,8 +120,10 @@ impl Models {
     pub fn parse(text: &str) -> Result<Self, String> {
         let file: ModelsFile = toml::from_str(text).map_err(|error| {
             let hint = match text.contains("key =") {
-                true => "\nhint: a key is never written here; `key_env` names the environment \
-                         variable that holds it",
+                true => {
+                    "\nhint: a key is never written here; `key_env` names the environment \
+                         variable that holds it"
+                }
                 false => "",
             };
             format!("{error}{hint}")
@@ -145,10 +147,8 @@ impl Models {
 
     /// Returns the models as an evolution knows them.
     pub fn choices(&self) -> Vec<ModelChoice> {
-        let choice = |model: &ModelConfig| ModelChoice {
-            name: model.name.clone(),
-            weight: model.weight,
-        };
+        let choice =
+            |model: &ModelConfig| ModelChoice { name: model.name.clone(), weight: model.weight };
         self.models.iter().map(choice).collect()
     }
 }
@@ -175,15 +175,15 @@ impl ModelFile {
             Some(value) => Err(format!("`{name}` is {value}, but must not be negative")),
         };
         self.refuse_what_does_not_belong()?;
-        let (weight, timeout_s) =
-            (positive("weight", self.weight, 1.0)?, positive("timeout_s", self.timeout_s, TIMEOUT_S)?);
+        let (weight, timeout_s) = (
+            positive("weight", self.weight, 1.0)?,
+            positive("timeout_s", self.timeout_s, TIMEOUT_S)?,
+        );
         let (price_in, price_out) =
             (price("price_in", self.price_in)?, price("price_out", self.price_out)?);
         let name = self.name.clone();
         let provider = match self.provider {
-            ProviderKind::OpenAi => {
-                ProviderConfig::OpenAi(self.http("https://api.openai.com/v1")?)
-            }
+            ProviderKind::OpenAi => ProviderConfig::OpenAi(self.http("https://api.openai.com/v1")?),
             ProviderKind::Anthropic => {
                 ProviderConfig::Anthropic(self.http("https://api.anthropic.com")?)
             }
@@ -206,7 +206,9 @@ impl ModelFile {
         let host = rest.map(|rest| rest.split('/').next().unwrap_or_default());
         match host {
             None | Some("") => {
-                return Err(format!("`base_url` is {base_url:?}; it begins with http:// or https://"));
+                return Err(format!(
+                    "`base_url` is {base_url:?}; it begins with http:// or https://"
+                ));
             }
             Some(host) if host.contains('@') => {
                 return Err("`base_url` must not hold a password; use `key_env`".to_string());

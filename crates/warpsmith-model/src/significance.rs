@@ -38,11 +38,9 @@ pub fn fisher_p(a: u32, n_a: u32, b: u32, n_b: u32) -> Option<f64> {
     }
     let hits = a + b;
     let log_factorial = |n: u32| (2..=n).map(|k| f64::from(k).ln()).sum::<f64>();
-    let log_choose =
-        |n: u32, k: u32| log_factorial(n) - log_factorial(k) - log_factorial(n - k);
-    let log_chance = |x: u32| {
-        log_choose(n_a, x) + log_choose(n_b, hits - x) - log_choose(n_a + n_b, hits)
-    };
+    let log_choose = |n: u32, k: u32| log_factorial(n) - log_factorial(k) - log_factorial(n - k);
+    let log_chance =
+        |x: u32| log_choose(n_a, x) + log_choose(n_b, hits - x) - log_choose(n_a + n_b, hits);
     let observed = log_chance(a);
     let chances = (hits.saturating_sub(n_b)..=hits.min(n_a)).map(log_chance);
     let p: f64 = chances.filter(|chance| *chance <= observed + 1e-9).map(f64::exp).sum();

@@ -37,8 +37,8 @@
 //! assert_eq!(proposer.propose(100).expect("random never fails").len(), 5);
 //! ```
 
-pub mod evolve;
 mod evolutionary;
+pub mod evolve;
 mod history;
 mod permutation;
 mod score;

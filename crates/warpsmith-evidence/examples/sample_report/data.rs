@@ -59,6 +59,7 @@ pub(crate) fn sample(n_search: usize) -> ReportData {
         comparisons,
         profiles: Vec::new(),
         evolution: None,
+        ablation: None,
         calls: Vec::new(),
         texts: maker.texts,
     }

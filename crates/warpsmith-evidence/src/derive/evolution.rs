@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, HashMap};
 
 use warpsmith_model::stats::Comparison;
 use warpsmith_model::{
-    BlobId, CallAnswer, CallRecord, CandidateId, ComparisonPurpose, ComparisonRecord, ContenderKind,
-    EvolutionStart, Fidelity, Origin, Rejection, ReplyVerdict, Verdict,
+    BlobId, CallAnswer, CallRecord, CandidateId, ComparisonPurpose, ComparisonRecord,
+    ContenderKind, EvolutionStart, Fidelity, Origin, Rejection, ReplyVerdict, Verdict,
 };
 
 use super::leaderboard::score;

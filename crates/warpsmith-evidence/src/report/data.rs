@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use warpsmith_model::roofline::{self, WorkSize};
 use warpsmith_model::stats::{Interval, median_interval};
 use warpsmith_model::{
-    BlobId, CallRecord, Ceilings, ChainRecord, ComparisonPurpose, ComparisonRecord, ContenderKind, Environment,
-    EvolutionStart, Fidelity, LabRecord, Params, ProfileRecord, RunRecord, RunTrial, WorkloadRecord,
+    AblationRecord, BlobId, CallRecord, Ceilings, ChainRecord, ComparisonPurpose, ComparisonRecord,
+    ContenderKind, Environment, EvolutionStart, Fidelity, LabRecord, Params, ProfileRecord,
+    RunRecord, RunTrial, WorkloadRecord,
 };
 
 use crate::derive::{self, Decision, Leaderboard, Standing, score};
@@ -31,6 +32,8 @@ pub struct ReportData {
     pub profiles: Vec<ProfileRecord>,
     /// What an evolution started from; none for any other run.
     pub evolution: Option<EvolutionStart>,
+    /// The modes of evolution side by side, where the run ended such a comparison.
+    pub ablation: Option<AblationRecord>,
     /// The calls of language models, in order.
     pub calls: Vec<CallRecord>,
     /// Sources and compiler logs that trials name, and the texts of calls.

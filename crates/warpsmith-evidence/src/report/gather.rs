@@ -23,6 +23,7 @@ pub fn gather(store: &Store, run: &RunId) -> Result<ReportData, StoreError> {
         comparisons,
         run: record,
         evolution: store.evolution(run)?,
+        ablation: store.ablation(run)?,
         calls,
         trials,
         texts,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use rusqlite::params;
-use warpsmith_model::{Blob, BlobId, CallRecord, EvolutionStart, RunId};
+use warpsmith_model::{AblationRecord, Blob, BlobId, CallRecord, EvolutionStart, RunId};
 
 use super::Store;
 use crate::error::StoreError;
@@ -14,6 +14,9 @@ impl Store {
 
     /// The kind of document under which the start of an evolution is kept.
     pub const EVOLUTION: &'static str = "evolution";
+
+    /// The kind of document under which a comparison of modes is kept.
+    pub const ABLATION: &'static str = "ablation";
 
     /// Records a call with the texts it names; all of it or nothing, and on the disk when this
     /// returns.
@@ -54,6 +57,14 @@ impl Store {
     pub fn call_texts(&self, calls: &[CallRecord]) -> Result<BTreeMap<BlobId, String>, StoreError> {
         let ids = calls.iter().flat_map(CallRecord::texts);
         ids.map(|id| Ok((id, self.blob(&id)?))).collect()
+    }
+
+    /// Returns the comparison of modes that ended with a run.
+    pub fn ablation(&self, run: &RunId) -> Result<Option<AblationRecord>, StoreError> {
+        let last = self.documents(run, Self::ABLATION)?.pop();
+        last.map(serde_json::from_value)
+            .transpose()
+            .map_err(self.document_failed(format!("the ablation of run `{run}`")))
     }
 
     /// Records what an evolution starts from.

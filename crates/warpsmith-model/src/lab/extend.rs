@@ -54,10 +54,8 @@ mod tests {
     fn further_tunables_leave_the_rest_of_a_contract_alone() {
         let lab = lab();
         for kernel in &lab.kernels {
-            let added = [Tunable {
-                name: "ROWS".to_string(),
-                values: vec![Value::Int(4), Value::Int(1)],
-            }];
+            let added =
+                [Tunable { name: "ROWS".to_string(), values: vec![Value::Int(4), Value::Int(1)] }];
             let contract = with_tunables(&kernel.contract, &added).expect("extended");
             let extended =
                 parse_kernel(&lab, &kernel.name, &contract, &kernel.source).expect("still valid");

@@ -29,7 +29,8 @@ impl Models {
 
     /// Draws the model to ask.
     pub(crate) fn draw(&self, rng: &mut Rng) -> &str {
-        let weights: Vec<f64> = self.models.iter().map(|(model, it)| self.worth(model, it)).collect();
+        let weights: Vec<f64> =
+            self.models.iter().map(|(model, it)| self.worth(model, it)).collect();
         self.models[weighted(&weights, rng)].0.name.as_str()
     }
 
@@ -62,7 +63,8 @@ impl Models {
     /// What a model cost, in average calls; in tokens where nothing has a price.
     fn relative_cost(&self, record: &Record) -> f64 {
         let calls: f64 = self.models.iter().map(|(_, it)| f64::from(it.calls)).sum();
-        let sum = |part: fn(&Record) -> f64| self.models.iter().map(|(_, it)| part(it)).sum::<f64>();
+        let sum =
+            |part: fn(&Record) -> f64| self.models.iter().map(|(_, it)| part(it)).sum::<f64>();
         let (money, tokens) = (sum(|it| it.cost), sum(|it| it.tokens));
         if money > 0.0 {
             record.cost * calls / money
@@ -79,10 +81,8 @@ mod tests {
     use super::*;
 
     fn models(policy: ModelPolicy, weights: &[f64]) -> Models {
-        let choice = |(idx, weight): (usize, &f64)| ModelChoice {
-            name: format!("m{idx}"),
-            weight: *weight,
-        };
+        let choice =
+            |(idx, weight): (usize, &f64)| ModelChoice { name: format!("m{idx}"), weight: *weight };
         let choices: Vec<ModelChoice> = weights.iter().enumerate().map(choice).collect();
         Models::new(policy, &choices)
     }

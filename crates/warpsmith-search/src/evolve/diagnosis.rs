@@ -16,7 +16,8 @@ pub fn diagnosis(lab: &Lab, trial: &Trial, ceilings: &Ceilings) -> String {
         let Some(time_s) = median(&measurement.samples_s) else { continue };
         let name = &measurement.workload;
         let mut line = format!("{name}: {}", units::time(time_s));
-        let work = lab.workload(name).and_then(|workload| Some((workload, lab.work(workload).ok()?)));
+        let work =
+            lab.workload(name).and_then(|workload| Some((workload, lab.work(workload).ok()?)));
         if let Some((workload, work)) = work {
             let dtype = lab.output_dtype(workload);
             let least_s = roofline_s(ceilings, work, dtype);

@@ -45,7 +45,8 @@ fn first_errors(log: &str) -> String {
 /// like a heading, the end of a fence or a line of ours; hidden characters are left out.
 pub(crate) fn quoted(text: &str) -> String {
     let is_hidden = |letter: char| {
-        letter.is_control() || matches!(letter, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
+        letter.is_control()
+            || matches!(letter, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
     };
     let line = |line: &str| {
         let plain = line.chars().filter(|letter| !is_hidden(*letter)).take(MAX_LINE_CHARS);
@@ -82,7 +83,10 @@ mod tests {
         let errors = "k.c:3:5: error: `foo` undeclared\n    3 |  foo;\n";
         let log = format!("{noise}{errors}{}", "k.c:9: error: more\n".repeat(100));
         let text = failure(&compile_failed(), Some(&log)).expect("a failure");
-        assert!(text.starts_with("it did not compile\n| k.c:3:5: error: `foo` undeclared"), "{text}");
+        assert!(
+            text.starts_with("it did not compile\n| k.c:3:5: error: `foo` undeclared"),
+            "{text}"
+        );
         assert_eq!(text.lines().count(), 1 + MAX_LOG_LINES);
         let silent = failure(&compile_failed(), Some("")).expect("a failure");
         assert_eq!(silent, "it did not compile\n| x");

@@ -145,7 +145,9 @@ impl Evolution {
         let parents = self.population.draw(n_parents, &mut rng("parents"));
         let thoughts = match config.mode {
             EvolutionMode::Free | EvolutionMode::BestOfN => Vec::new(),
-            EvolutionMode::Insight | EvolutionMode::Full => self.some_thoughts(&mut rng("thoughts")),
+            EvolutionMode::Insight | EvolutionMode::Full => {
+                self.some_thoughts(&mut rng("thoughts"))
+            }
         };
         let best = match config.mode {
             EvolutionMode::BestOfN => &self.seed,
@@ -225,10 +227,8 @@ impl Evolution {
 
     /// Learns that a reply held no candidate.
     pub fn rejected(&mut self, rejected: &Rejected) {
-        let failure = format!(
-            "the answer could not be used\n{}",
-            feedback::quoted(&rejected.detail)
-        );
+        let failure =
+            format!("the answer could not be used\n{}", feedback::quoted(&rejected.detail));
         self.failures.push(("an answer".to_string(), failure));
     }
 

@@ -76,7 +76,8 @@ fn section(text: &mut String, heading: &str, body: &str) {
 fn described(member: &Member) -> String {
     let mut text = format!("Its name:\n{}\n", quoted(&member.title));
     if let Standing::Valid { time_s, params, diagnosis } = &member.standing {
-        let _ = writeln!(text, "Its time: {} (geometric mean, lower is better)", units::time(*time_s));
+        let _ =
+            writeln!(text, "Its time: {} (geometric mean, lower is better)", units::time(*time_s));
         let _ = writeln!(text, "Its parameters: {params}");
         if !diagnosis.is_empty() {
             let _ = writeln!(text, "What limits it:\n{}", quoted(diagnosis));
@@ -209,7 +210,8 @@ fn rules(lab: &Lab, kernel: &Kernel) -> String {
         rules.push(format!("These macros of the contract are defined: {}.", names.join(", ")));
     }
     if !lab.headers.is_empty() {
-        let names: Vec<String> = lab.headers.iter().map(|(name, _)| format!("\"{name}\"")).collect();
+        let names: Vec<String> =
+            lab.headers.iter().map(|(name, _)| format!("\"{name}\"")).collect();
         rules.push(format!("Beside standard headers it may include {}.", names.join(", ")));
     }
     rules.push(format!(

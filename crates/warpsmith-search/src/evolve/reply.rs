@@ -159,7 +159,10 @@ fn check_source(source: &str) -> Result<(), Rejected> {
         return Err(Rejected::new(Rejection::TooLarge, detail));
     }
     if source.contains('\0') {
-        return Err(Rejected::new(Rejection::ForbiddenInclude, "the source holds a null character"));
+        return Err(Rejected::new(
+            Rejection::ForbiddenInclude,
+            "the source holds a null character",
+        ));
     }
     // What the preprocessor sees: spliced lines, and the other spelling of `#`.
     let spliced = source.replace("\\\r\n", "").replace("\\\n", "").replace("%:", "#");

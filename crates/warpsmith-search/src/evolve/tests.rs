@@ -213,7 +213,8 @@ fn duplicates_changed_contracts_and_bad_tunables_are_refused() {
 #[test]
 fn an_evolution_is_a_function_of_seed_replies_and_findings() {
     for mode in EvolutionMode::ALL {
-        let times = [Some(9.0), None, Some(11.0), Some(8.0), None, Some(7.0), Some(7.5), Some(20.0)];
+        let times =
+            [Some(9.0), None, Some(11.0), Some(8.0), None, Some(7.0), Some(7.5), Some(20.0)];
         let run = |seed: u64| -> Vec<Plan> {
             let mut evolution = evolution(mode, seed);
             times.iter().map(|time_s| step(&mut evolution, *time_s)).collect()

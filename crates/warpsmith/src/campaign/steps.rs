@@ -9,7 +9,8 @@ use warpsmith_device::bind;
 use warpsmith_model::lab::{Kernel, TargetKind, Workload};
 use warpsmith_model::stats::median;
 use warpsmith_model::{
-    Answer, Ask, ChainRecord, Environment, Fidelity, Finding, Origin, Params, Trial, Value, suggest, units,
+    Answer, Ask, ChainRecord, Environment, Fidelity, Finding, Origin, Params, Trial, Value,
+    suggest, units,
 };
 use warpsmith_search::{
     Evolution, Proposal, Proposer, Score, Space, Strategy, StrategyConfig, score, strategy,

@@ -76,9 +76,8 @@ pub fn run(context: &Context, arguments: EvolveArgs) -> Result<()> {
         return ablate::run(context, &arguments.lab, &settings, arguments.repeats);
     }
     let out = arguments.out.clone();
-    let (summary, evolved) = with_campaign(context, &arguments.lab, settings, |campaign| {
-        steps(campaign, out)
-    })?;
+    let (summary, evolved) =
+        with_campaign(context, &arguments.lab, settings, |campaign| steps(campaign, out))?;
     show(context, &summary, &evolved)
 }
 
@@ -166,11 +165,7 @@ pub fn evolve_only(campaign: &mut Campaign) -> Result<Evolved> {
 }
 
 /// Prints the summary as a person or a program wants it.
-pub fn show(
-    context: &Context,
-    summary: &summary::Summary,
-    evolved: &EvolvedSummary,
-) -> Result<()> {
+pub fn show(context: &Context, summary: &summary::Summary, evolved: &EvolvedSummary) -> Result<()> {
     if context.json {
         let mut document = summary.to_json();
         document["evolution"] = evolved.to_json();

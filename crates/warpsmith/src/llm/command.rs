@@ -31,7 +31,8 @@ impl Program {
 
 impl Llm for Program {
     fn complete(&self, prompt: &Prompt) -> Result<Completion, LlmError> {
-        let (program, arguments) = self.command.split_first().ok_or_else(|| refused("no command"))?;
+        let (program, arguments) =
+            self.command.split_first().ok_or_else(|| refused("no command"))?;
         let mut child = Command::new(program)
             .args(arguments)
             .stdin(Stdio::piped())

@@ -58,7 +58,10 @@ pub(super) struct Http {
 enum Attempt {
     Done(Parsed),
     /// Worth another attempt, after this long where the server says so.
-    Again { reason: String, after: Option<Duration> },
+    Again {
+        reason: String,
+        after: Option<Duration>,
+    },
     /// Not worth another attempt with this prompt.
     Failed(String),
     /// Not worth another attempt with any.
@@ -292,9 +295,10 @@ fn http_date(text: &str) -> Option<u64> {
     let (year, month) = if month <= 2 { (year - 1, month + 9) } else { (year, month - 3) };
     let era = year / 400;
     let of_era = year - era * 400;
-    let days = era * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + (153 * month + 2) / 5 + day
-        - 1
-        - 719_468;
+    let days =
+        era * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + (153 * month + 2) / 5 + day
+            - 1
+            - 719_468;
     u64::try_from(days * 86_400 + hours * 3600 + minutes * 60 + seconds).ok()
 }
 

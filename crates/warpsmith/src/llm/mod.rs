@@ -51,7 +51,8 @@ impl Panel {
         let models = read(path)?;
         let dir = path.parent().unwrap_or(Path::new(""));
         let environment = |name: &str| std::env::var(name).ok();
-        Self::new(models, dir, interrupt, &environment).with_context(|| format!("in {}", path.display()))
+        Self::new(models, dir, interrupt, &environment)
+            .with_context(|| format!("in {}", path.display()))
     }
 
     /// Prepares the models of a configuration, whose files are relative to `dir` and whose keys are

@@ -32,7 +32,10 @@ fn chat_completions_are_asked_and_read() {
         assert!(seen.head.starts_with("POST /chat/completions "), "{}", seen.head);
         assert!(seen.head.contains(&format!("Bearer {KEY}")), "{}", seen.head);
         let body: serde_json::Value = serde_json::from_str(&seen.body).expect("JSON");
-        assert_eq!((&body["model"], &body["messages"][0]["content"]), (&"m".into(), &"be brief".into()));
+        assert_eq!(
+            (&body["model"], &body["messages"][0]["content"]),
+            (&"m".into(), &"be brief".into())
+        );
         reply(stream, "hello");
     });
     let completion = ask(&server.panel("openai", "", &Interrupt::default())).expect("a reply");
@@ -59,7 +62,11 @@ fn streams_of_both_kinds_are_put_together() {
 
     let anthropic = Server::start(|_, seen, stream| {
         assert!(seen.head.starts_with("POST /v1/messages "), "{}", seen.head);
-        assert!(seen.head.contains(KEY) && seen.head.contains("anthropic-version"), "{}", seen.head);
+        assert!(
+            seen.head.contains(KEY) && seen.head.contains("anthropic-version"),
+            "{}",
+            seen.head
+        );
         if !seen.body.contains("\"stream\":true") {
             let answer = "{\"content\":[{\"type\":\"text\",\"text\":\"hello\"}],\
                           \"stop_reason\":\"end_turn\",\
@@ -220,7 +227,8 @@ fn a_call_under_way_is_given_up_on_request() {
 
 #[test]
 fn a_missing_key_is_an_error_before_any_call() {
-    let text = "[[model]]\nname = \"one\"\nprovider = \"openai\"\nmodel = \"m\"\nkey_env = \"NONE\"";
+    let text =
+        "[[model]]\nname = \"one\"\nprovider = \"openai\"\nmodel = \"m\"\nkey_env = \"NONE\"";
     let models = || Models::parse(text).expect("a configuration");
     for value in [None, Some(" ".to_string()), Some("a\nb".to_string())] {
         let environment = |_: &str| value.clone();
@@ -255,7 +263,8 @@ fn a_program_reads_the_prompt_and_prints_the_reply() {
     check("sleep 600", 0.3, "0.3 s");
     check("yes", 20.0, "more than");
     check("printf '\\377'", 10.0, "UTF-8");
-    let text = "[[model]]\nname = \"one\"\nprovider = \"command\"\ncommand = [\"/no/such/program\"]";
+    let text =
+        "[[model]]\nname = \"one\"\nprovider = \"command\"\ncommand = [\"/no/such/program\"]";
     let models = Models::parse(text).expect("a configuration");
     let panel = Panel::new(models, Path::new("."), &Interrupt::default(), &|_| None).expect("it");
     let error = ask(&panel).expect_err("no program");

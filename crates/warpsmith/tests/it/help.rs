@@ -7,7 +7,7 @@ fn help_lists_every_command_with_one_line() {
     let help = Project::new().ok(&["--help"]);
     for command in [
         "run", "check", "micro", "tune", "compare", "report", "export", "runs", "show", "resume",
-        "new", "doctor", "schema", "setup", "build", "evidence", "profile",
+        "new", "doctor", "schema", "setup", "build", "evidence", "profile", "evolve", "replay",
     ] {
         assert!(help.contains(&format!("  {command} ")), "`{command}` is not in\n{help}");
     }

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use warpsmith_model::{CallAnswer, ReplyVerdict, units};
+use warpsmith_model::{AblationRecord, CallAnswer, ReplyVerdict, SIGNIFICANT_P, units};
 
 use super::super::charts::{self, CostPoint};
 use super::super::data::View;
 use super::super::html::{Html, html};
 use super::super::words;
-use super::{Column, empty, meter, table};
+use super::{Column, empty, meter, table, titled_table};
 use crate::derive::{self, DiffLine, Evolution, Funnel, Step, StepFate};
 
 /// Lines that stay the same and are shown around a change.
@@ -26,11 +26,67 @@ pub(super) fn body(view: &View<'_>) -> Option<Html> {
         "<p>The source of {} was rewritten by language models. Every call is a trial, whatever came of it; a new best was accepted only when it was faster in interleaved rounds.</p>\n",
         start.kernel
     );
+    body.push(view.data.ablation.as_ref().map(modes).unwrap_or_default());
     body.push(funnel(&evolution.funnel));
     body.push(cost(&evolution));
     body.push(html!("<h3>Lineage</h3>\n<p class='small'>A call without parents stands below the seed. Open a call for its thought, its difference, its prompt and its reply.</p>\n"));
     body.push(lineage(view, &evolution));
     Some(body)
+}
+
+/// Every mode with the same budget, side by side.
+fn modes(record: &AblationRecord) -> Html {
+    let ratio = |value: Option<f64>| value.map_or("–".to_string(), words::ratio);
+    let rows: Html = record
+        .arms
+        .iter()
+        .map(|arm| {
+            let runs: Vec<&str> = arm.runs.iter().map(|run| run.0.as_str()).collect();
+            html!(
+                "<tr><th scope='row'>{}<span class='sub'>{}</span></th><td class='num'>{}</td><td class='num'>{}</td><td class='num'>{}</td><td class='num'>{}</td><td class='num'>{}</td><td class='num'>{}</td></tr>\n",
+                arm.mode.name(),
+                runs.join(", "),
+                words::count(arm.calls as usize),
+                words::percent(arm.validity()),
+                ratio(arm.median_speedup()),
+                ratio(arm.best_speedup()),
+                words::count(arm.tokens as usize),
+                format!("{:.4}", arm.cost)
+            )
+        })
+        .collect();
+    let columns = [
+        Column::Text("Mode"),
+        Column::Number("Calls"),
+        Column::Number("Valid"),
+        Column::Number("Median speed-up"),
+        Column::Number("Best speed-up"),
+        Column::Number("Tokens"),
+        Column::Number("Cost"),
+    ];
+    let mut body = titled_table("The modes with the same budget", &columns, rows);
+    let p_words = |p: Option<f64>| match p {
+        None => "too few to tell".to_string(),
+        Some(p) if p < SIGNIFICANT_P => format!("differ (p {p:.4})"),
+        Some(p) => format!("no difference shown (p {p:.2})"),
+    };
+    let rows: Html = record
+        .differences()
+        .iter()
+        .map(|it| {
+            html!(
+                "<tr><th scope='row'>{} and {}</th><td>{}</td><td>{}</td></tr>\n",
+                it.modes.0.name(),
+                it.modes.1.name(),
+                p_words(it.speed_p),
+                p_words(it.validity_p)
+            )
+        })
+        .collect();
+    let columns = [Column::Text("Modes"), Column::Text("Speed"), Column::Text("Validity")];
+    body.push(titled_table("Do the modes differ?", &columns, rows));
+    body.push(html!("<p class='small'>The median is over everything correct, by ranked times; the best is over the seed, in paired rounds, after the full gate. Speed by a permutation test, validity by Fisher’s exact test, both corrected for the number of pairs. Candidates of one evolution build on each other: with few repeats this is a hint. What follows is this run alone.</p>\n"));
+    body
 }
 
 fn funnel(funnel: &Funnel) -> Html {
@@ -109,9 +165,9 @@ fn lineage(view: &View<'_>, evolution: &Evolution<'_>) -> Html {
         children.entry(parent).or_default().push(idx);
     }
     let seed = evolution.seed.map_or("the seed", |seed| seed.kernel.as_str());
-    let seed_time = evolution.seed_s.map_or(String::new(), |time_s| {
-        format!(", {} (geometric mean)", units::time(time_s))
-    });
+    let seed_time = evolution
+        .seed_s
+        .map_or(String::new(), |time_s| format!(", {} (geometric mean)", units::time(time_s)));
     let mut tree = html!("<ul class='lineage'><li><strong>{}</strong>{}", seed, seed_time);
     branch(&mut tree, view, evolution, &children, None);
     tree.push(html!("</li></ul>\n"));
@@ -168,10 +224,7 @@ fn node(view: &View<'_>, evolution: &Evolution<'_>, step: &Step<'_>) -> Html {
             }
             parts.push(outcome(view, step));
             let (older, name) = parent_source(view, evolution, step);
-            parts.push(folded(
-                &format!("Difference from {name}"),
-                difference(older, text(source)),
-            ));
+            parts.push(folded(&format!("Difference from {name}"), difference(older, text(source))));
         }
     }
     parts.push(folded("Prompt", html!("<pre><code>{}</code></pre>", text(&call.prompt))));
@@ -214,7 +267,11 @@ fn outcome(view: &View<'_>, step: &Step<'_>) -> Html {
             html!("<li>{}: {}{}</li>", time.workload, units::time(time.median_s.mid), share)
         })
         .collect();
-    html!("<p class='small'>With {}:</p><ul class='small'>{}</ul>\n", trial.params.to_string(), items)
+    html!(
+        "<p class='small'>With {}:</p><ul class='small'>{}</ul>\n",
+        trial.params.to_string(),
+        items
+    )
 }
 
 /// The source that a step is held against: its first parent's, else the seed's.
@@ -226,8 +283,9 @@ fn parent_source<'a>(
     let text = |id| view.data.texts.get(id).map_or("", String::as_str);
     let parent = step.parents.first().copied().flatten().map(|idx| &evolution.steps[idx]);
     if let Some(parent) = parent
-        && let CallAnswer::Replied { verdict: ReplyVerdict::Proposed { kernel, source, .. }, .. } =
-            &parent.call.answer
+        && let CallAnswer::Replied {
+            verdict: ReplyVerdict::Proposed { kernel, source, .. }, ..
+        } = &parent.call.answer
     {
         return (text(source), kernel.clone());
     }

@@ -5,8 +5,8 @@ use warpsmith_evidence::derive::standings;
 use warpsmith_model::lab::Kernel;
 use warpsmith_model::stats::Comparison;
 use warpsmith_model::{
-    Blob, CallRecord, ComparisonPurpose, ComparisonRecord, ContenderKind, Fidelity, Origin, Outcome,
-    Params, Trial,
+    Blob, CallRecord, ComparisonPurpose, ComparisonRecord, ContenderKind, Fidelity, Origin,
+    Outcome, Params, Trial,
 };
 use warpsmith_search::Space;
 
@@ -22,6 +22,8 @@ impl Bench for Campaign {
         let workloads = self.served(kernel)?;
         let request = self.request(kernel, params, origin, Fidelity::Rank, workloads)?;
         let trial = Campaign::evaluate(self, kernel, request)?;
+        // A trial from before a resumption is known to the run but not yet to the pool.
+        self.pool.remember(&self.loaded.lab, kernel, &trial);
         let log = log_of(&trial).map(|log| self.store.blob(&log)).transpose()?;
         Ok(Evaluated { trial, log })
     }
@@ -35,13 +37,8 @@ impl Bench for Campaign {
             vec![best.contender(&best.label()), challenger.contender(&challenger.label())];
         let workloads = self.served(&challenger.kernel)?;
         let purpose = ComparisonPurpose::NewBest;
-        let record = self.compare_now(
-            purpose,
-            contenders,
-            workloads,
-            CHALLENGE_ROUNDS,
-            CHALLENGE_BUDGET_S,
-        )?;
+        let record =
+            self.compare_now(purpose, contenders, workloads, CHALLENGE_ROUNDS, CHALLENGE_BUDGET_S)?;
         shows_faster(&record)
     }
 

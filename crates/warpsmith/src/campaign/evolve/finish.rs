@@ -148,7 +148,8 @@ impl Campaign {
         for (path, text) in
             [(&source, &kernel.source), (&source.with_extension("toml"), &kernel.contract)]
         {
-            std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))?;
+            std::fs::write(path, text)
+                .with_context(|| format!("cannot write {}", path.display()))?;
         }
         Ok(source)
     }

@@ -70,7 +70,8 @@ pub fn replay(store: &Store, run: &RunId, campaign: Option<&mut Campaign>) -> Re
         );
     }
     let kernel = lab.kernel(&stored_start.kernel).cloned();
-    let kernel = kernel.with_context(|| format!("the lab has no kernel `{}`", stored_start.kernel))?;
+    let kernel =
+        kernel.with_context(|| format!("the lab has no kernel `{}`", stored_start.kernel))?;
     let environment = store.environment(&record.environment)?;
     let stored = Stored::read(store, run, &environment)?;
     let seed_trial = store.trial(&stored_start.seed_trial.to_string())?;

@@ -169,11 +169,15 @@ fn word<'a>(source: &'a str, key: &str) -> Option<&'a str> {
     rest.split(|letter: char| !letter.is_ascii_alphanumeric()).next()
 }
 
+fn log_words(trial: &Trial) -> Option<String> {
+    bench::log_of(trial).map(|_| "k.c:1: error: fake".to_string())
+}
+
 impl Bench for Fake {
     fn evaluate(&mut self, kernel: &Kernel, params: &Params, origin: Origin) -> Result<Evaluated> {
         let key = (kernel.name.clone(), params.key());
         if let Some(trial) = self.trials.get(&key) {
-            return Ok(Evaluated { trial: trial.clone(), log: Some("error: fake".to_string()) });
+            return Ok(Evaluated { log: log_words(trial), trial: trial.clone() });
         }
         let source = &kernel.source;
         let mut blobs = vec![Blob::new(source.clone())];
@@ -195,10 +199,9 @@ impl Bench for Fake {
         if source.contains("marker_twin") {
             trial.same_binary_as = Some(TrialId::of(b"another"));
         }
-        let log = bench::log_of(&trial).map(|_| "k.c:1: error: fake".to_string());
         self.store.append(&self.run, &Finding { trial: trial.clone(), blobs }, 0.0)?;
         self.trials.insert(key, trial.clone());
-        Ok(Evaluated { trial, log })
+        Ok(Evaluated { log: log_words(&trial), trial })
     }
 
     fn is_faster(&mut self, challenger: &Winner, _: &Winner) -> Result<bool> {
@@ -228,7 +231,8 @@ fn tape(replies: &[String]) -> (Panel, tempfile::TempDir) {
     let dir = tempfile::tempdir().expect("a folder");
     let text: String = replies.iter().map(|reply| format!("=== reply\n{reply}\n")).collect();
     std::fs::write(dir.path().join("tape"), text).expect("written");
-    let text = "[[model]]\nname = \"one\"\nprovider = \"recorded\"\nfile = \"tape\"\nprice_in = 1000";
+    let text =
+        "[[model]]\nname = \"one\"\nprovider = \"recorded\"\nfile = \"tape\"\nprice_in = 1000";
     let models = Models::parse(text).expect("a configuration");
     let panel = Panel::new(models, dir.path(), &Interrupt::default(), &|_| None).expect("a panel");
     (panel, dir)
@@ -263,15 +267,21 @@ fn the_funnel_is_exact_in_every_mode() {
         let Evolved { accepted, tally, stop } =
             run(&mut bench, &start, Some(&panel)).expect("an evolution");
         assert_eq!(stop, Stop::Trials);
-        let rejected =
-            BTreeMap::from([(Rejection::NoCode, 1), (Rejection::Duplicate, 1)]);
+        let rejected = BTreeMap::from([(Rejection::NoCode, 1), (Rejection::Duplicate, 1)]);
         assert_eq!((tally.calls, tally.unanswered, &tally.rejected), (10, 0, &rejected));
-        let funnel =
-            (tally.parsed, tally.twins, tally.compiled, tally.correct, tally.faster, tally.accepted);
+        let funnel = (
+            tally.parsed,
+            tally.twins,
+            tally.compiled,
+            tally.correct,
+            tally.faster,
+            tally.accepted,
+        );
         assert_eq!(funnel, (8, 1, 6, 5, 4, 3), "{mode:?}");
-        assert_eq!(tally.times_s, [8.0, 6.0, 9.0, 12.0, 3.0], "{mode:?}: tuned to T = 1");
+        let tenths: Vec<f64> = tally.times_s.iter().map(|it| (it * 10.0).round()).collect();
+        assert_eq!(tenths, [80.0, 60.0, 90.0, 120.0, 30.0], "{mode:?}: tuned to T = 1");
         assert_eq!(tally.tuning_trials, 2, "the two other values of T");
-        assert_eq!((tally.best_s, tally.validity()), (3.0, 0.5));
+        assert_eq!(((tally.best_s * 10.0).round(), tally.validity()), (30.0, 0.5));
         let names: Vec<&str> = accepted.iter().map(|it| it.winner.kernel.name.as_str()).collect();
         assert_eq!(names, ["00_naive", "e000_x", "e003_x", "e009_x"]);
         assert_eq!(accepted[3].winner.params.get("T"), Some(&Value::Int(1)));
@@ -400,7 +410,10 @@ fn chaos(number: usize, stream: &mut std::net::TcpStream) {
         3 => respond(stream, 200, "", format!("<html>{KEY}</html>").as_bytes()),
         4 => reply(stream, &format!("I cannot. Your key is {KEY}.")),
         5 => reply(stream, &format!("{}// {KEY}\n", good("marker_takes_95"))),
-        6 => reply(stream, &format!("```\nvoid blend(void); // {KEY}\n#include \"/etc/passwd\"\n```")),
+        6 => reply(
+            stream,
+            &format!("```\nvoid blend(void); // {KEY}\n#include \"/etc/passwd\"\n```"),
+        ),
         7 => reply(stream, &format!("```\nvoid blend(void);\n{}\n```", "x".repeat(100_000))),
         8 => reply(stream, "```\nvoid blend(void);"),
         9 => reply(stream, "```\nvoid blend(void);\n```\n```\nint y;\n```"),
@@ -413,7 +426,9 @@ fn chaos(number: usize, stream: &mut std::net::TcpStream) {
             let words = format!("int k_{number}; const char *s = \"{KEY}\"; int marker_fails");
             reply(stream, &good(&words));
         }
-        14 => reply(stream, "name: </script><script>alert(1)</script>\n```\nvoid other(void);\n```"),
+        14 => {
+            reply(stream, "name: </script><script>alert(1)</script>\n```\nvoid other(void);\n```")
+        }
         _ => reply(stream, &good(&format!("marker_takes_{}", 5 + number % 150))),
     }
 }
@@ -447,9 +462,14 @@ fn a_thousand_calls_of_a_bad_service_lose_nothing_and_leak_nothing() {
     let calls = bench.store.calls(&bench.run).expect("calls");
     assert_eq!(calls.len(), 1000);
     assert!(calls.iter().enumerate().all(|(idx, call)| call.number as usize == idx));
-    assert!(bench.store.trials(&bench.run).expect("trials").iter().any(|trial| {
-        trial.trial.outcome.verdict() == Verdict::CompileFailed
-    }));
+    assert!(
+        bench
+            .store
+            .trials(&bench.run)
+            .expect("trials")
+            .iter()
+            .any(|trial| { trial.trial.outcome.verdict() == Verdict::CompileFailed })
+    );
     assert_no_key(bench._dir.path());
 }
 
