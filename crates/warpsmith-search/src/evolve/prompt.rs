@@ -3,8 +3,8 @@
 
 use std::fmt::Write;
 
-use warpsmith_model::lab::{Kernel, Lab, Role, TargetKind, Tensor};
-use warpsmith_model::{DeviceInfo, EvolutionMode, Operator, Prompt, units};
+use warpsmith_model::lab::{ElementType, Kernel, Lab, Role, TargetKind, Tensor};
+use warpsmith_model::{DType, DeviceInfo, EvolutionMode, Operator, Prompt, units};
 
 use super::feedback::{fenced, quoted};
 use super::population::{Member, Standing};
@@ -160,7 +160,23 @@ pub fn task(lab: &Lab, kernel: &Kernel, workloads: &[String], device: &DeviceInf
 
 fn shape_words(tensor: &Tensor) -> String {
     let extents: Vec<&str> = tensor.shape.iter().map(|extent| extent.text()).collect();
-    format!("{:?}, shape [{}], row-major", tensor.dtype, extents.join(", "))
+    let dtype = match &tensor.dtype {
+        ElementType::Fixed(dtype) => dtype_words(*dtype).to_string(),
+        ElementType::ByAxis { axis, of } => {
+            let all: Vec<&str> = of.iter().map(|dtype| dtype_words(*dtype)).collect();
+            format!("{} for {axis} = 0, 1, …", all.join(", "))
+        }
+    };
+    format!("{dtype}, shape [{}], row-major", extents.join(", "))
+}
+
+fn dtype_words(dtype: DType) -> &'static str {
+    match dtype {
+        DType::F16 => "16-bit float (half)",
+        DType::Bf16 => "16-bit float (bfloat16)",
+        DType::F32 => "32-bit float",
+        DType::F64 => "64-bit float",
+    }
 }
 
 fn rules(lab: &Lab, kernel: &Kernel) -> String {

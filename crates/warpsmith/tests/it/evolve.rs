@@ -195,7 +195,7 @@ fn bad_input_is_told_what_and_where() {
     };
     check(&with(&["--mode", "wild"]), &["wild", "best-of-n"]);
     check(&with(&["--trials", "0"]), &["--trials"]);
-    check(&with(&["--money", "-1"]), &["--money"]);
+    check(&with(&["--money=-1"]), &["--money"]);
     check(&with(&["--money", "3"]), &["price_in"]);
     check(&with(&["--time", "0"]), &["--time"]);
     check(&with(&["--repeats", "2"]), &["--ablate"]);

@@ -5,12 +5,12 @@ use std::io::Write;
 use std::path::Path;
 use std::time::Duration;
 
-use warpsmith_evidence::Store;
+use warpsmith_evidence::{Store, derive};
 use warpsmith_model::lab::{LabFiles, scaffold};
 use warpsmith_model::{
-    BlobId, Candidate, CandidateId, DeviceInfo, Environment, ErrorSize, EvolutionMode, Guard,
-    Isolation, Job, LabRecord, Measurement, ModelChoice, ModelPolicy, Models, Outcome, Rejection,
-    RunId, RunRecord, RunStatus, StopReason, TrialId, Value, Verdict,
+    BlobId, Candidate, CandidateId, DeviceInfo, Environment, ErrorSize, EvolutionMode,
+    EvolutionStart, Guard, Isolation, Job, LabRecord, Measurement, ModelChoice, ModelPolicy,
+    Models, Outcome, Rejection, RunId, RunRecord, RunStatus, StopReason, TrialId, Value, Verdict,
 };
 use warpsmith_search::evolve::task;
 
@@ -288,6 +288,36 @@ fn the_funnel_is_exact_in_every_mode() {
         assert!(matches!(&accepted[3].origin, Origin::Evolved { .. }));
         assert_eq!(bench.store.calls(&bench.run).expect("calls").len(), 10, "no trial is lost");
     }
+}
+
+#[test]
+fn the_evidence_tells_the_same_funnel_as_the_loop() {
+    let mut bench = Fake::new();
+    let start = bench.start(EvolutionMode::Full, 10);
+    let (panel, _dir) = tape(&script());
+    let tally = run(&mut bench, &start, Some(&panel)).expect("an evolution").tally;
+    let blobs = vec![Blob::new(start.kernel.source.clone())];
+    let finding = Finding { trial: start.seed_trial.clone(), blobs };
+    bench.store.append(&bench.run, &finding, 0.0).expect("stored");
+    let begun = EvolutionStart {
+        format: FORMAT_VERSION,
+        kernel: start.kernel.name.clone(),
+        seed_trial: start.seed_trial.id,
+        ceilings: start.ceilings.clone(),
+    };
+    let calls = bench.store.calls(&bench.run).expect("calls");
+    let trials = bench.store.summaries(&bench.run).expect("trials");
+    // The fake keeps no comparisons: what the loop accepted is merely faster here.
+    let evolution = derive::evolution(&begun, &calls, &trials, &[]);
+    let derive::Funnel { calls, answered, parsed, twins, compiled, correct, faster, .. } =
+        evolution.funnel;
+    let found = [calls, parsed, twins, compiled, correct, faster];
+    let counted =
+        [tally.calls, tally.parsed, tally.twins, tally.compiled, tally.correct, tally.faster];
+    assert_eq!((found.map(|it| it as u32), answered), (counted, 10));
+    let last = evolution.steps.last().expect("ten steps");
+    assert_eq!((last.tokens, last.cost), (tally.tokens(), tally.cost));
+    assert_eq!(last.parents.len(), last.call.parents.len(), "every parent is known");
 }
 
 #[test]
