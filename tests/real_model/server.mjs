@@ -12,7 +12,7 @@ const llama = await getLlama({ gpu: false, build: "never" });
 const model = await llama.loadModel({ modelPath });
 const context = await model.createContext({ contextSize: 4096 });
 
-async function complete({ messages, max_tokens: maxTokens }) {
+async function complete({ messages, max_tokens: maxTokens }, signal) {
   const system = messages.find((message) => message.role === "system");
   const user = messages.filter((message) => message.role === "user").at(-1);
   const sequence = context.getSequence();
@@ -21,7 +21,8 @@ async function complete({ messages, max_tokens: maxTokens }) {
       contextSequence: sequence,
       systemPrompt: system?.content ?? "",
     });
-    const text = await session.prompt(user.content, { maxTokens, temperature: 0.7 });
+    const options = { maxTokens, temperature: 0.7, signal, stopOnAbortSignal: true };
+    const text = await session.prompt(user.content, options);
     const count = (part) => model.tokenize(part ?? "").length;
     return {
       choices: [{ message: { role: "assistant", content: text }, finish_reason: "stop" }],
@@ -35,19 +36,24 @@ async function complete({ messages, max_tokens: maxTokens }) {
   }
 }
 
+// One reply at a time: there is one sequence.
+let last = Promise.resolve();
+
 const server = http.createServer((request, response) => {
   let body = "";
   request.on("data", (part) => (body += part));
-  request.on("end", async () => {
+  // Whoever has gone away needs no answer.
+  const gone = new AbortController();
+  response.on("close", () => gone.abort());
+  request.on("end", () => {
     const answer = (status, document) => {
       response.writeHead(status, { "content-type": "application/json" });
       response.end(JSON.stringify(document));
     };
-    try {
-      answer(200, await complete(JSON.parse(body)));
-    } catch (error) {
-      answer(500, { error: { message: String(error) } });
-    }
+    last = last
+      .then(() => complete(JSON.parse(body), gone.signal))
+      .then((document) => answer(200, document))
+      .catch((error) => answer(500, { error: { message: String(error) } }));
   });
 });
 server.listen(0, "127.0.0.1", () => fs.writeFileSync(portFile, String(server.address().port)));

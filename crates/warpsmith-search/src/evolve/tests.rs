@@ -226,6 +226,17 @@ fn an_evolution_is_a_function_of_seed_replies_and_findings() {
     }
 }
 
+proptest::proptest! {
+    /// Whatever a model says, it is read or refused.
+    #[test]
+    fn no_reply_breaks_the_reader(text in "(name:|thought:|tunables:|```|\\\\|#include|%:|[A-Z]+ = \\[|\\]|,|\"|'|/\\*|\\*/|//|\\n|.){0,60}") {
+        let evolution = evolution(EvolutionMode::Full, 1);
+        let _read_or_refused = evolution.judge(&text);
+        let _always_a_text = novelty::normalised(&text);
+        proptest::prop_assert!(feedback::quoted(&text).lines().all(|line| line.starts_with("| ")));
+    }
+}
+
 #[test]
 fn a_prompt_for_a_gpu_names_the_grid() {
     let mut with_cuda = device();

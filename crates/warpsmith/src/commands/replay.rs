@@ -48,7 +48,6 @@ pub fn run(context: &Context, arguments: ReplayArgs) -> Result<()> {
         output::json(&json!({
             "run": record.id,
             "decisions": replayed.decisions,
-            "identical": true,
             "best": { "kernel": replayed.best.kernel.name, "params": replayed.best.params },
             "tally": replayed.tally.to_json(),
             "again": again,

@@ -1,6 +1,7 @@
 //! Any program as a model: the prompt goes to its standard input, the reply is what it prints.
 
 use std::io::{Read, Write};
+use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
@@ -38,6 +39,8 @@ impl Llm for Program {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
+            // What it starts itself ends with it.
+            .process_group(0)
             .spawn()
             .map_err(|error| refused(&format!("cannot start `{program}`: {error}")))?;
         let text = format!("{}\n\n{}\n", prompt.system, prompt.user);
@@ -105,8 +108,11 @@ impl Llm for Program {
     }
 }
 
-/// Ends a program; what it started itself loses its pipes, which nobody reads any more.
+/// Ends a program and what it started itself: the group that it leads.
 fn end(child: &mut Child) {
+    let group = format!("-{}", child.id());
+    let _gone_already = Command::new("kill").args(["-KILL", "--", &group]).output();
+    // Where there is no such tool, the program at least.
     let _gone_already = child.kill();
     let _reaped = child.wait();
 }
