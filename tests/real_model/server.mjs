@@ -10,7 +10,8 @@ import { LlamaChatSession, getLlama } from "node-llama-cpp";
 const [modelPath, portFile] = process.argv.slice(2);
 const llama = await getLlama({ gpu: false, build: "never" });
 const model = await llama.loadModel({ modelPath });
-const context = await model.createContext({ contextSize: 4096 });
+// One thread: several wait for each other in loops, which a busy machine turns into minutes.
+const context = await model.createContext({ contextSize: 4096, threads: 1 });
 
 async function complete({ messages, max_tokens: maxTokens }, signal) {
   const system = messages.find((message) => message.role === "system");
