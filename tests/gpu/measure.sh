@@ -18,7 +18,7 @@ step() {
     name=$1
     shift
     started=$(date +%s)
-    if ! "$warpsmith" "$@" --target cuda --evidence "$results/evidence" --work-dir "$results/work" --json \
+    if ! "$warpsmith" "$@" --target cuda --evidence "$results/evidence" --json \
         >"$results/$name.json" 2>"$results/$name.log"; then
         failed="$failed $name"
         tail -n 12 "$results/$name.log"
@@ -36,11 +36,12 @@ for it in $steps; do
     attention)
         peers="sdpa_flash sdpa_cudnn sdpa_efficient fa3 triton_swept"
         # shellcheck disable=SC2086 # the peers are words
-        step attention-cuda compare labs/attention 50_wgmma 40_mma_pipelined 30_wmma 20_warp 10_tiled 00_naive \
+        step attention-cuda compare labs/attention 60_small \
+            60_small:TILES=2,SPLIT=2,CLUSTER=1,SLOTS=2 50_wgmma 40_mma_pipelined 30_wmma 20_warp 10_tiled 00_naive \
             $peers --time 0.5 --workload b1h8s512d64_bf16 --workload b1h8s512d64_causal_bf16 \
             --workload b4h8s512d64_bf16 --workload b4h8s512d64_causal_bf16
         # shellcheck disable=SC2086
-        step attention-large-cuda compare labs/attention 50_wgmma 40_mma_pipelined $peers --time 0.5 \
+        step attention-large-cuda compare labs/attention 70_pingpong 50_wgmma 40_mma_pipelined $peers --time 0.5 \
             --workload b4h32s4096d64_bf16 --workload b4h32s4096d64_causal_bf16 \
             --workload b2h16s8192d128_bf16 --workload b2h16s8192d128_causal_bf16
         ;;

@@ -1,6 +1,7 @@
 #!/bin/sh
-# The tests that need a GPU: every kernel of every CUDA lab through the gate, every known cheat, and a
-# comparison with the libraries that are there. Fails where there is no GPU; skips nothing.
+# The tests that need a GPU: every kernel of every CUDA lab through the gate, every known cheat, a comparison
+# with every library, a profile with counters. Fails where there is no GPU, where a kernel of a lab was not
+# checked, where a library is missing and where counters are forbidden; skips nothing.
 #
 #   tests/gpu/run.sh WARPSMITH RESULTS [STEP...]
 #
@@ -19,7 +20,7 @@ step() {
     name=$1
     shift
     started=$(date +%s)
-    if "$warpsmith" "$@" --target cuda --evidence "$results/evidence" --work-dir "$results/work" --json \
+    if "$warpsmith" "$@" --target cuda --evidence "$results/evidence" --json \
         >"$results/$name.json" 2>"$results/$name.log"; then
         verdict=ok
     else
@@ -30,22 +31,49 @@ step() {
     echo "$verdict $name ($(($(date +%s) - started)) s)"
 }
 
+# demand NAME WHAT EXPRESSION: fails unless the expression holds of the step's JSON, `d`.
+demand() {
+    if ! python3 -c 'import json, sys; d = json.load(open(sys.argv[1])); sys.exit(not eval(sys.argv[2]))' \
+        "$results/$1.json" "$3"; then
+        failed="$failed $1"
+        echo "FAILED $1: $2"
+    fi
+}
+
+# check NAME LAB ARGUMENT...: checks every kernel of a lab.
+check() {
+    name=$1
+    lab=$2
+    shift 2
+    step "$name" check "labs/$lab" "$@"
+    kernels=$(find "labs/$lab/cuda/kernels" -name '*.toml' | wc -l)
+    demand "$name" "not every kernel was checked" "len(d['checks']) == $kernels"
+}
+
+labs="saxpy rmsnorm gemm attention"
 for it in $steps; do
     case $it in
     doctor) step doctor doctor --ceilings ;;
-    check) for lab in saxpy rmsnorm gemm attention; do step "check-$lab" check "labs/$lab" --quick; done ;;
-    full) for lab in saxpy rmsnorm gemm attention; do step "full-$lab" check "labs/$lab" --time 0.5; done ;;
-    cheats) step cheats check labs/_cheats --time 0.1 --deadline 4 ;;
+    check) for lab in $labs; do check "check-$lab" "$lab" --quick; done ;;
+    full) for lab in $labs; do check "full-$lab" "$lab" --time 0.5; done ;;
+    cheats) check cheats _cheats --time 0.1 --deadline 4 ;;
     compare)
-        for lab in gemm attention; do step "compare-$lab" compare "labs/$lab" --time 2; done
+        for lab in gemm attention; do
+            step "compare-$lab" compare "labs/$lab" --time 1
+            demand "compare-$lab" "a library is missing" "not d['missing_baselines']"
+            demand "compare-$lab" "someone was not compared" \
+                "not any(on['absent'] for s in d['speedups'] for on in s['workloads'])"
+        done
         ;;
     profile)
-        for lab in saxpy rmsnorm gemm attention; do
+        for lab in $labs; do
             step "profile-$lab" profile "labs/$lab"
+            demand "profile-$lab" "there are no counters" \
+                "all(w['counters']['from'] == 'ncu' for w in d['record']['workloads'])"
             step "profile-$lab-files" export latest --format profile --out "$results/profile-$lab"
         done
         ;;
-    run) for lab in saxpy rmsnorm gemm attention; do step "run-$lab" run "labs/$lab"; done ;;
+    run) for lab in $labs; do step "run-$lab" run "labs/$lab"; done ;;
     *)
         echo "unknown step $it"
         exit 2

@@ -75,6 +75,8 @@ fn cuda(root: &Path) -> Result<()> {
         step(root, "cuda build", &warpsmith, &["build", &dir, "--sample", "1"])?;
         step(root, "cuda build", &warpsmith, &["build", &dir, "--arch", "sm_80"])?;
     }
+    // The one that asks for nvcc.
+    step(root, "cuda build", &warpsmith, &["build", "tests/nvcc", "--sample", "2"])?;
     cutlass(root)
 }
 

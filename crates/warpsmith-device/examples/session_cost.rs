@@ -1,6 +1,7 @@
 //! Prints what a session costs on this machine: opening, launching, closing, and the clock's reading
 //! of a launch that does nothing. The argument is the number of elements of its one output.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use warpsmith_device::cpu::{Cpu, CpuConfig, RUNNER_ARGUMENT, runner_main};
@@ -34,7 +35,7 @@ fn main() -> Result<(), Fault> {
         dtype: DType::F32,
         role: Role::Output,
     }];
-    let case = cpu.stage(&tensors, &[])?;
+    let case = cpu.stage(&tensors, &Arc::default())?;
     let program = Program {
         grid: None,
         gemm: None,

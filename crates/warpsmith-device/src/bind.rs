@@ -49,7 +49,7 @@ pub fn kernel_unit(
     }
     let (compiler, ending) = match lab.target {
         TargetKind::Cpu => (compiler_name(params), "c"),
-        TargetKind::Cuda => (crate::cuda::COMPILER.to_string(), "cu"),
+        TargetKind::Cuda => (kernel.compiler.name().to_string(), "cu"),
     };
     let mut flags = Vec::new();
     if lab.target == TargetKind::Cuda {

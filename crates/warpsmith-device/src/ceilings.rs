@@ -2,6 +2,7 @@
 //! sandbox, launch and clock as every candidate. The best of several readings counts: a ceiling is
 //! what was reached once.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use warpsmith_model::lab::Role;
@@ -34,6 +35,7 @@ const READING_S: f64 = 0.003;
 
 /// Measures the ceilings; takes about a second.
 pub fn measure(target: &mut dyn Target) -> Result<Ceilings, DeviceError> {
+    let _step = crate::trace::step("measuring ceilings");
     if let Some(info) = target.info().cuda.clone() {
         return crate::cuda::ceilings::measure(target, &info);
     }
@@ -153,7 +155,7 @@ fn stage(target: &mut dyn Target, plans: &[TensorPlan]) -> Result<CaseId, Device
     // A half and one: multiply-adds with them neither grow nor become subnormal.
     let filled = |value: f32| value.to_ne_bytes().repeat(plans[0].elements());
     target
-        .stage(plans, &[filled(0.5), filled(1.0)])
+        .stage(plans, &Arc::new(vec![filled(0.5), filled(1.0)]))
         .map_err(|source| failed("staging inputs", source))
 }
 

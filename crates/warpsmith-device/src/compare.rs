@@ -11,7 +11,7 @@ use warpsmith_model::rng::Rng;
 use warpsmith_model::stats::paired_speedup;
 use warpsmith_model::{
     Absent, CandidateId, ClockCheck, ComparisonPurpose, ComparisonRecord, Contender, ContenderKind,
-    FORMAT_VERSION, Lab, MissingBaseline, PairedRounds, Params, Stage,
+    FORMAT_VERSION, Lab, MissingBaseline, PairedRounds, Params, Stage, Verdict,
 };
 
 use crate::baseline::Python;
@@ -286,13 +286,13 @@ struct Corner {
     disturbed_s: Vec<f64>,
     /// What its session says of how it computes.
     remark: Option<String>,
-    /// Why it has no times here.
-    absent: Option<String>,
+    /// Why it has no times here, and the verdict where it failed.
+    absent: Option<(String, Option<Verdict>)>,
 }
 
 impl Corner {
-    fn absent(reason: impl Into<String>) -> Self {
-        Self { absent: Some(reason.into()), ..Self::default() }
+    fn absent(reason: impl Into<String>, verdict: Option<Verdict>) -> Self {
+        Self { absent: Some((reason.into(), verdict)), ..Self::default() }
     }
 
     /// Takes the last round for disturbed.
@@ -303,9 +303,11 @@ impl Corner {
     /// Takes an ended evaluation: a failing candidate is out, our own failure is handed on.
     fn stop(&mut self, stop: Stop) -> Result<(), DeviceError> {
         match stop {
-            Stop::Outcome(outcome) => self.absent = Some(outcome.describe()),
+            Stop::Outcome(outcome) => {
+                self.absent = Some((outcome.describe(), Some(outcome.verdict())));
+            }
             Stop::Broken(DeviceError::Target { source: fault @ Fault::Unavailable(_), .. }) => {
-                self.absent = Some(fault.to_string());
+                self.absent = Some((fault.to_string(), None));
             }
             Stop::Broken(error) => return Err(error),
         }
@@ -350,8 +352,8 @@ impl Ring<'_> {
         };
         for (contender, corner) in corners.into_iter().enumerate() {
             match corner.absent {
-                Some(reason) => {
-                    record.absent.push(Absent { contender, reason });
+                Some((reason, verdict)) => {
+                    record.absent.push(Absent { contender, reason, verdict });
                     record.samples_s.push(Vec::new());
                     record.disturbed_s.push(Vec::new());
                 }
@@ -373,7 +375,7 @@ impl Ring<'_> {
     /// Compiles a side for the workload and stages what it lacks.
     fn enter(&self, target: &mut dyn Target, side: &mut Side<'_>) -> Result<Corner, DeviceError> {
         if !side.subject.serves(self.workload)? {
-            return Ok(Corner::absent("does not serve this workload"));
+            return Ok(Corner::absent(Absent::NOT_SERVED, None));
         }
         let deadline = self.options.compile_deadline;
         let compiler: &mut dyn Target = match &mut side.python {
@@ -389,14 +391,20 @@ impl Ring<'_> {
                     let doing = format!("compiling `{}`", side.subject.name());
                     return Err(DeviceError::Target { doing, source });
                 }
-                Err(ProgramError::Compile(fault)) => return Ok(Corner::absent(fault.to_string())),
+                Err(ProgramError::Compile(fault @ Fault::Unavailable(_))) => {
+                    return Ok(Corner::absent(fault.to_string(), None));
+                }
+                Err(ProgramError::Compile(fault)) => {
+                    let verdict = Some(Verdict::CompileFailed);
+                    return Ok(Corner::absent(fault.to_string(), verdict));
+                }
             };
         let mut ids = Vec::new();
         for case in self.cases {
             ids.push(match &mut side.python {
                 None => case.id,
                 Some(python) => {
-                    let contents = case.contents(self.lab, &program.tensors);
+                    let contents = Arc::new(case.contents(self.lab, &program.tensors));
                     python.stage(&program.tensors, &contents).map_err(|source| {
                         let doing = format!("staging inputs of `{}`", self.workload.name);
                         DeviceError::Target { doing, source }

@@ -138,6 +138,44 @@ pub(crate) fn widen(dtype: DType, bytes: &[u8]) -> Vec<f64> {
     }
 }
 
+/// Returns a tensor's elements as f32; exactly, unless they are doubles.
+pub(crate) fn widen_to_single(dtype: DType, bytes: &[u8]) -> Vec<f32> {
+    fn all<T: Element>(bytes: &[u8]) -> Vec<f32> {
+        let mut values = vec![0.0; bytes.len() / T::SIZE];
+        parallel::fill(&mut values, 1, |start, piece| {
+            let source = bytes[start * T::SIZE..].chunks_exact(T::SIZE);
+            let targets = piece.iter_mut().zip(source);
+            targets.for_each(|(value, at)| *value = T::read(at).widen() as f32);
+        });
+        values
+    }
+    match dtype {
+        DType::F16 => all::<F16>(bytes),
+        DType::Bf16 => all::<Bf16>(bytes),
+        DType::F32 => all::<f32>(bytes),
+        DType::F64 => all::<f64>(bytes),
+    }
+}
+
+/// Returns the bytes of a tensor's elements as f64, exactly.
+pub(crate) fn widen_bytes(dtype: DType, bytes: &[u8]) -> Vec<u8> {
+    fn all<T: Element>(bytes: &[u8]) -> Vec<u8> {
+        let mut wide = vec![0; bytes.len() / T::SIZE * f64::SIZE];
+        parallel::fill(&mut wide, f64::SIZE, |start, piece| {
+            let source = bytes[start / f64::SIZE * T::SIZE..].chunks_exact(T::SIZE);
+            let targets = piece.chunks_exact_mut(f64::SIZE).zip(source);
+            targets.for_each(|(to, at)| to.copy_from_slice(&T::read(at).widen().to_ne_bytes()));
+        });
+        wide
+    }
+    match dtype {
+        DType::F16 => all::<F16>(bytes),
+        DType::Bf16 => all::<Bf16>(bytes),
+        DType::F32 => all::<f32>(bytes),
+        DType::F64 => bytes.to_vec(),
+    }
+}
+
 /// Returns the bytes of a tensor with these elements, rounded to the element type.
 pub(crate) fn narrow(dtype: DType, values: &[f64]) -> Vec<u8> {
     fn all<const SIZE: usize>(values: &[f64], to: impl Fn(f64) -> [u8; SIZE] + Sync) -> Vec<u8> {

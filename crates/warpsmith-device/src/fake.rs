@@ -24,8 +24,8 @@ use warpsmith_model::{BlobId, DeviceInfo, DeviceState, Hasher};
 use crate::element::{narrow, widen};
 use crate::poison::fill_poison;
 use crate::target::{
-    Artifact, CaseId, Clocked, Extent, Fault, Program, Sanitized, Sanitizer, Sanitizers, Session,
-    Target, TensorPlan, Unit,
+    Artifact, CaseId, Clocked, Contents, Extent, Fault, Program, Sanitized, Sanitizer, Sanitizers,
+    Session, Target, TensorPlan, Unit,
 };
 
 type State = Rc<RefCell<dyn FnMut() -> DeviceState>>;
@@ -40,6 +40,7 @@ pub struct Fake {
     sessions: usize,
     compiled: Vec<Unit>,
     sanitizer: Option<Judge>,
+    sanitizer_deadlines: Vec<Duration>,
     state: Option<State>,
     warm_share: Option<f64>,
 }
@@ -139,6 +140,7 @@ impl Fake {
             sessions: 0,
             compiled: Vec::new(),
             sanitizer: None,
+            sanitizer_deadlines: Vec::new(),
             state: None,
             warm_share: None,
         }
@@ -163,6 +165,11 @@ impl Fake {
     ) -> &mut Self {
         self.sanitizer = Some(Box::new(judge));
         self
+    }
+
+    /// Returns the deadlines that the sanitizers were given so far, in order.
+    pub fn sanitizer_deadlines(&self) -> &[Duration] {
+        &self.sanitizer_deadlines
     }
 
     /// Says what a file computes and how many seconds it takes (or how it fails). Replaces what was
@@ -222,8 +229,9 @@ impl Target for Fake {
         &mut self,
         tool: Sanitizer,
         runs: &[(&Program, CaseId)],
-        _deadline: Duration,
+        deadline: Duration,
     ) -> Result<Sanitized, Fault> {
+        self.sanitizer_deadlines.push(deadline);
         let judge = self.sanitizer.as_mut().expect("only asked where there are some");
         for (program, _) in runs {
             let said = judge(tool, program)?;
@@ -252,7 +260,7 @@ impl Target for Fake {
         })
     }
 
-    fn stage(&mut self, tensors: &[TensorPlan], contents: &[Vec<u8>]) -> Result<CaseId, Fault> {
+    fn stage(&mut self, tensors: &[TensorPlan], contents: &Contents) -> Result<CaseId, Fault> {
         let staged =
             Staged { tensors: tensors.to_vec(), contents: contents.to_vec(), changed: None };
         self.staged.push(Some(Rc::new(RefCell::new(staged))));

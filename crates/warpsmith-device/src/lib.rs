@@ -20,6 +20,7 @@ mod sys;
 pub mod target;
 #[cfg(test)]
 mod testing;
+pub mod trace;
 
 pub use cpu::poison;
 
@@ -29,7 +30,7 @@ pub fn compile_unit(
     cache_dir: &std::path::Path,
     unit: &target::Unit,
 ) -> Result<target::Artifact, target::Fault> {
-    if unit.compiler == cuda::COMPILER {
+    if [cuda::COMPILER, cuda::NVCC].contains(&unit.compiler.as_str()) {
         cuda::compile_unit(cache_dir, None, unit)
     } else {
         cpu::compile_unit(cache_dir, unit)

@@ -6,7 +6,18 @@ const LEAST_ELEMENTS: usize = 1 << 18;
 /// Fills a slice piece by piece: `fill` is told where a piece begins and gets the piece. Pieces begin at
 /// multiples of `unit`.
 pub(crate) fn fill<T: Send>(slice: &mut [T], unit: usize, fill: impl Fn(usize, &mut [T]) + Sync) {
-    let threads = threads_for(slice.len());
+    let elements = slice.len();
+    fill_from(slice, unit, elements, fill);
+}
+
+/// Fills a slice from `elements` others; it may itself be short.
+pub(crate) fn fill_from<T: Send>(
+    slice: &mut [T],
+    unit: usize,
+    elements: usize,
+    fill: impl Fn(usize, &mut [T]) + Sync,
+) {
+    let threads = threads_for(elements);
     if threads < 2 {
         fill(0, slice);
         return;

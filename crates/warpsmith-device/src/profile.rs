@@ -23,8 +23,8 @@ use crate::target::{Artifact, CaseId, Fault, GridLaunch, Program, Target, Unit};
 const WATCH_DEADLINE: Duration = Duration::from_secs(120);
 const COMPILE_DEADLINE: Duration = Duration::from_secs(120);
 
-/// Profiles a kernel on the workloads that are asked for. A profiler that is missing or forbidden is
-/// part of the answer, not an error. `cache_dir` is the artifact cache.
+/// Profiles a kernel on the workloads that are asked for. A profiler that is missing, forbidden or at
+/// fault is part of the answer, not an error. `cache_dir` is the artifact cache.
 pub fn profile(
     target: &mut dyn Target,
     corpus: &mut Corpus,
@@ -55,10 +55,7 @@ pub fn profile(
         let cases = corpus.cases(target, lab, workload, 0, request.lab.seed, Want::Exactly(1))?;
         let recorded = match &found {
             Ok(ncu) => record(target, ncu, &program, cases[0].id, cache_dir, &mut profiled.files),
-            Err(NoRecording::Unavailable { reason, how }) => Ok((missing(reason, how), Vec::new())),
-            Err(NoRecording::Broken(fault)) => {
-                Ok((missing(&fault.to_string(), ncu::HOW_TO_GET), Vec::new()))
-            }
+            Err(why) => Ok((missing(why), Vec::new())),
         };
         let (counters, rows) = recorded.map_err(|source| DeviceError::Target {
             doing: format!("profiling `{}` on `{name}`", kernel.name),
@@ -117,20 +114,20 @@ fn record(
             files.extend([csv, report]);
             Ok((source, recording.launches))
         }
-        Err(NoRecording::Unavailable { reason, how }) => Ok((missing(&reason, &how), Vec::new())),
-        Err(NoRecording::Broken(fault)) => Err(fault),
+        Err(why) => Ok((missing(&why), Vec::new())),
     }
 }
 
-fn missing(reason: &str, how: &str) -> CounterSource {
-    CounterSource::Missing { reason: reason.to_string(), how: how.to_string() }
+fn missing(why: &NoRecording) -> CounterSource {
+    CounterSource::Missing { reason: why.reason.clone(), how: why.how.clone() }
 }
 
-/// Pairs the program's launches with the profiler's rows, by name and in order: what else runs on the
-/// device is not the program's.
+/// Pairs the program's launches with the profiler's rows, by name and, among launches of one name, in
+/// order: what else runs on the device is not the program's, and a row that is missing is missed by the
+/// launches of its own name alone.
 fn launches(program: &Program, rows: &[LaunchRow]) -> Vec<LaunchProfile> {
     let used = resources(&program.artifact.log);
-    let mut rows = rows.iter();
+    let mut rows: Vec<&LaunchRow> = rows.iter().collect();
     let grid: &[GridLaunch] = program.grid.as_ref().map_or(&[], |grid| &grid.launches);
     grid.iter()
         .map(|launch| {
@@ -145,7 +142,8 @@ fn launches(program: &Program, rows: &[LaunchRow]) -> Vec<LaunchProfile> {
                 spill_bytes: function.map_or(0, |it| it.spill_bytes),
                 smem_bytes: launch.smem_bytes + function.map_or(0, |it| it.static_smem_bytes),
             };
-            let row = rows.by_ref().find(|row| row.kernel == launch.entry);
+            let place = rows.iter().position(|row| row.kernel == launch.entry);
+            let row = place.map(|place| rows.remove(place));
             let counters = row.map(|row| Counters::from_metrics(&row.metrics));
             LaunchProfile { entry: launch.entry.clone(), code, counters }
         })
@@ -213,6 +211,10 @@ mod tests {
             .map(|launch| launch.counters.as_ref().and_then(|counters| counters.grid_blocks))
             .collect();
         assert_eq!(blocks, [Some(10.0), Some(2.0), None]);
+        // A row that is missing costs its own launch alone.
+        let found = launches(&program, &[row("split", 10.0), row("split", 14.0)]);
+        let has_counters: Vec<bool> = found.iter().map(|it| it.counters.is_some()).collect();
+        assert_eq!(has_counters, [true, false, true]);
         let code = LaunchCode {
             blocks: 10,
             threads: 128,

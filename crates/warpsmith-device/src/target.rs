@@ -8,10 +8,14 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitStatus;
+use std::sync::Arc;
 use std::time::Duration;
 
 use warpsmith_model::lab::{Role, ScalarType};
 use warpsmith_model::{BlobId, CrashCause, DType, DeviceInfo, DeviceState};
+
+/// The bytes of some input tensors, shared between whoever made them and the target that keeps them.
+pub type Contents = Arc<Vec<Vec<u8>>>;
 
 /// A device that compiles and runs kernels.
 pub trait Target {
@@ -23,7 +27,7 @@ pub trait Target {
 
     /// Makes input contents resident, once, for any number of sessions. `contents` holds the bytes
     /// of the input tensors, in the order of `tensors` (outputs skipped).
-    fn stage(&mut self, tensors: &[TensorPlan], contents: &[Vec<u8>]) -> Result<CaseId, Fault>;
+    fn stage(&mut self, tensors: &[TensorPlan], contents: &Contents) -> Result<CaseId, Fault>;
 
     /// Compares the inputs of a staged case with what was staged; returns the index (into the
     /// `tensors` given to [`Target::stage`]) of one whose contents changed.

@@ -22,10 +22,15 @@ pub struct Environment {
 }
 
 impl Environment {
-    /// Returns the identity: equal environments give comparable times.
+    /// Returns the identity: equal environments give comparable times. Whether the device can be asked
+    /// for its clocks, and the words for why not, make no difference to them, and may differ by the hour.
     pub fn id(&self) -> EnvironmentId {
         let mut hasher = Hasher::new("environment");
-        let text = serde_json::to_vec(self).expect("plain data always serialises");
+        let mut telling = self.clone();
+        if let Some(cuda) = &mut telling.device.cuda {
+            cuda.unmonitored = None;
+        }
+        let text = serde_json::to_vec(&telling).expect("plain data always serialises");
         hasher.part(&text);
         hasher.into()
     }
@@ -62,6 +67,9 @@ pub struct CudaInfo {
     pub arch: String,
     /// The driver's CUDA version (`13.0`).
     pub driver: String,
+    /// The driver's own version (`580.65.06`), where it says one. Older evidence has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub driver_version: Option<String>,
     /// Multiprocessors.
     pub sms: u32,
     /// Threads of a warp.
@@ -177,5 +185,50 @@ impl Ceilings {
             cache_bytes_per_s: self.cache_bytes_per_s.max(other.cache_bytes_per_s),
             launch_floor_s: self.launch_floor_s.min(other.launch_floor_s),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_that_cannot_be_asked_for_its_clocks_is_the_same_device() {
+        let environment = |unmonitored: Option<&str>, driver_version: &str| Environment {
+            format: 1,
+            warpsmith: "test".to_string(),
+            system: "test".to_string(),
+            device: DeviceInfo {
+                name: "gpu".to_string(),
+                threads: 1,
+                l1d_bytes: 0,
+                l2_bytes: 0,
+                l3_bytes: 0,
+                vector_bytes: 16,
+                features: Vec::new(),
+                ticks_per_s: None,
+                cuda: Some(CudaInfo {
+                    arch: "sm_90a".to_string(),
+                    driver: "13.0".to_string(),
+                    driver_version: Some(driver_version.to_string()),
+                    sms: 132,
+                    warp_size: 32,
+                    max_threads: 1024,
+                    smem_per_block: 1,
+                    memory_bytes: 1,
+                    unmonitored: unmonitored.map(str::to_string),
+                }),
+            },
+            compilers: Vec::new(),
+            isolation: Isolation {
+                seccomp: Guard::Active,
+                landlock: Guard::Active,
+                rlimits: Guard::Active,
+                sealed_inputs: Guard::Active,
+            },
+        };
+        let usual = environment(None, "580.65.06").id();
+        assert_eq!(usual, environment(Some("NVML: unknown error"), "580.65.06").id());
+        assert_ne!(usual, environment(None, "580.95.05").id(), "another driver may time otherwise");
     }
 }

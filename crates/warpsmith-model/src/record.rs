@@ -11,7 +11,7 @@ use crate::lab::{Role, Tolerance, Workload};
 use crate::stats::{self, Interval};
 use crate::{
     Blob, CandidateId, Ceilings, DType, Environment, EnvironmentId, EvalError, Expr, Fidelity, Lab,
-    LabId, Params, ProfileRecord, RunId, Trial, TrialId, Value,
+    LabId, Params, ProfileRecord, RunId, Trial, TrialId, Value, Verdict,
 };
 
 /// One campaign: what was asked, where it ran, how it ended.
@@ -89,8 +89,12 @@ pub struct LabRecord {
     pub name: String,
     /// One line for people.
     pub title: String,
-    /// The element type of the first output, whose arithmetic peak the roofline uses.
+    /// The element type of the first output, in whose precision errors are counted.
     pub dtype: DType,
+    /// The element type whose arithmetic peak the roofline uses, where it is another: that of 16-bit
+    /// inputs. Older evidence has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub arithmetic: Option<DType>,
     /// The reference's path in the lab.
     pub reference: String,
     /// The kernel that proves the rest.
@@ -198,11 +202,14 @@ impl LabRecord {
                 })
             })
             .collect::<Result<_, EvalError>>()?;
+        let dtype = output.map_or(DType::F32, |tensor| tensor.dtype_on(&lab.workloads[0]));
+        let arithmetic = lab.arithmetic_dtype(&lab.workloads[0]);
         Ok(Self {
             id: lab.id,
             name: lab.name.clone(),
             title: lab.title.clone(),
-            dtype: output.map_or(DType::F32, |tensor| tensor.dtype_on(&lab.workloads[0])),
+            dtype,
+            arithmetic: (arithmetic != dtype).then_some(arithmetic),
             reference: lab.reference.path.clone(),
             oracle: lab.oracle.clone(),
             tolerance: lab.tolerance,
@@ -219,6 +226,11 @@ impl LabRecord {
             micro_workloads: lab.micro_workloads.clone(),
             kernels,
         })
+    }
+
+    /// Returns the element type whose arithmetic peak the roofline uses.
+    pub fn arithmetic_dtype(&self) -> DType {
+        self.arithmetic.unwrap_or(self.dtype)
     }
 
     /// Returns a workload by name.
@@ -385,6 +397,24 @@ pub struct Absent {
     pub contender: usize,
     /// Why: it does not serve the shape, it failed the gate, it crashed.
     pub reason: String,
+    /// The verdict, where it failed; none where it does not serve the workload or where something that
+    /// it needs is missing. Older evidence has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verdict: Option<Verdict>,
+}
+
+impl Absent {
+    /// The reason of a contender that does not serve a workload.
+    pub const NOT_SERVED: &'static str = "does not serve this workload";
+
+    /// Says why in a word or two, for a table.
+    pub fn word(&self) -> String {
+        match self.verdict {
+            Some(verdict) => verdict.name().replace('_', " "),
+            None if self.reason == Self::NOT_SERVED => "not served".to_string(),
+            None => "no times".to_string(),
+        }
+    }
 }
 
 /// A baseline that could not take part.
@@ -534,6 +564,22 @@ mod tests {
         assert_eq!(vector.tunables.len(), vector.default.0.len());
         let text = serde_json::to_string(&record).expect("JSON");
         assert_eq!(serde_json::from_str::<LabRecord>(&text).expect("read back"), record);
+        assert_eq!(record.arithmetic_dtype(), DType::F32);
+    }
+
+    #[test]
+    fn sixteen_bit_inputs_are_held_against_the_matrix_units_whatever_the_output() {
+        let mut files = lab_files("saxpy");
+        let manifest = files.get("lab.toml").expect("a manifest").clone();
+        let first = manifest.find("dtype = \"f32\"").expect("an f32 input");
+        let mixed = format!("{}dtype = \"f16\"{}", &manifest[..first], &manifest[first + 13..]);
+        files.insert("lab.toml".to_string(), mixed);
+        let lab = Lab::parse(&files).expect("the lab");
+        assert_eq!(lab.arithmetic_dtype(&lab.workloads[0]), DType::F16);
+        let record = LabRecord::of(&lab).expect("every formula has a value");
+        assert_eq!((record.dtype, record.arithmetic_dtype()), (DType::F32, DType::F16));
+        let old = LabRecord { arithmetic: None, ..record };
+        assert_eq!(old.arithmetic_dtype(), DType::F32);
     }
 
     #[test]

@@ -48,6 +48,9 @@ pub struct RunSettings {
     /// What an evolution adds to this; none for every other campaign.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub evolve: Option<EvolveSettings>,
+    /// The folder of the bundle, for `evidence`; none for one named after the run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub out: Option<PathBuf>,
 }
 
 fn yes() -> bool {
@@ -72,6 +75,8 @@ pub enum Goal {
     Compare,
     /// A profile of one kernel.
     Profile,
+    /// The whole job, every kernel through the gate, and a bundle.
+    Evidence,
 }
 
 impl Goal {
@@ -85,6 +90,15 @@ impl Goal {
             Self::Evolve => "evolve",
             Self::Compare => "compare",
             Self::Profile => "profile",
+            Self::Evidence => "evidence",
+        }
+    }
+
+    /// Says whether a campaign that was stopped can go on; the others are quicker to start again.
+    pub fn can_resume(self) -> bool {
+        match self {
+            Self::Run | Self::Micro | Self::Tune | Self::Evolve | Self::Evidence => true,
+            Self::Check | Self::Compare | Self::Profile => false,
         }
     }
 }

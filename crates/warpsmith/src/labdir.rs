@@ -14,6 +14,8 @@ pub struct LoadedLab {
     pub dir: PathBuf,
     /// The lab.
     pub lab: Lab,
+    /// The texts that it was parsed from.
+    pub files: LabFiles,
 }
 
 /// Files that belong to a lab, by ending; anything else (notes, plots) may change without making
@@ -30,11 +32,11 @@ pub fn load(dir: &Path) -> Result<LoadedLab> {
     let lab = Lab::parse(&files).map_err(|errors| {
         anyhow::anyhow!("the lab in {} is not valid\n\n{errors}", dir.display())
     })?;
-    Ok(LoadedLab { dir, lab })
+    Ok(LoadedLab { dir, lab, files })
 }
 
 /// Reads the texts of a lab's files, by path relative to its folder.
-pub fn read_files(dir: &Path) -> Result<LabFiles> {
+fn read_files(dir: &Path) -> Result<LabFiles> {
     if !dir.is_dir() {
         bail!(
             "there is no lab at {}: no such folder\nhint: name a folder that holds a lab.toml, or \

@@ -5,6 +5,7 @@
     reason = "a binary has no outside; `pub` says what a module offers to its siblings"
 )]
 
+mod ahead;
 mod campaign;
 mod commands;
 mod date;

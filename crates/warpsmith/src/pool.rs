@@ -7,22 +7,21 @@
 //! disturbed by compilers: there they run [`Ahead`] of the measurement, all the time.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::path::Path;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, Once, PoisonError};
-use std::thread::JoinHandle;
+use std::ops::RangeInclusive;
+use std::sync::{Mutex, Once, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use warpsmith_device::bind;
-use warpsmith_device::compile_unit;
 use warpsmith_device::cpu::{Quiet, QuietGuard, quiet_lock, quiet_lock_path};
 use warpsmith_device::target::Unit;
-use warpsmith_model::lab::{Grid, Kernel, TargetKind, lookup_all};
+use warpsmith_device::{bind, compile_unit, evaluate};
+use warpsmith_model::lab::{Grid, Kernel, TargetKind, TensorMap, lookup_all};
 use warpsmith_model::{
-    Answer, Ask, Blob, BlobId, Build, DeviceInfo, Expr, Finding, Hasher, Lab, Outcome, Request,
-    Trial, TrialId,
+    Answer, Ask, Blob, BlobId, Build, DeviceInfo, Environment, EnvironmentId, Expr, Finding,
+    Hasher, Lab, Outcome, Request, Trial, TrialId,
 };
 
+use crate::ahead::{Ahead, Failure};
 use crate::output::say;
 use crate::project::Project;
 use crate::worker_client::Worker;
@@ -32,6 +31,7 @@ use crate::worker_client::Worker;
 pub struct Pool {
     project: Project,
     device: DeviceInfo,
+    environment: EnvironmentId,
     worker: Worker,
     queue: VecDeque<Queued>,
     twins: HashMap<BlobId, Trial>,
@@ -54,20 +54,27 @@ struct Queued {
     request: Request,
     kernel: Kernel,
     compiled: bool,
-    /// The last of its units, as the compilers ahead count them.
-    ticket: u64,
+    /// Why one of its units could not be compiled.
+    failure: Option<Failure>,
+    /// Its units, as the compilers ahead count them.
+    tickets: Option<RangeInclusive<u64>>,
 }
 
 impl Pool {
     /// Starts a pool over a worker.
-    pub fn new(project: &Project, device: &DeviceInfo, worker: Worker) -> Self {
+    pub fn new(project: &Project, environment: &Environment, worker: Worker) -> Self {
+        let device = &environment.device;
         Self {
             project: project.clone(),
             device: device.clone(),
+            environment: environment.id(),
             worker,
             queue: VecDeque::new(),
             twins: HashMap::new(),
-            ahead: device.cuda.is_some().then(|| Ahead::new(project)),
+            ahead: device.cuda.is_some().then(|| {
+                let artifacts = project.artifacts();
+                Ahead::new(move |unit| compile_unit(&artifacts, unit).map(drop))
+            }),
             spent: Spent::default(),
         }
     }
@@ -88,15 +95,17 @@ impl Pool {
 
     /// Queues a request.
     pub fn submit(&mut self, lab: &Lab, kernel: &Kernel, request: Request) {
-        let mut queued = Queued { request, kernel: kernel.clone(), compiled: false, ticket: 0 };
-        queued.ticket = match &self.ahead {
-            Some(ahead) => {
-                queued.compiled = true;
-                ahead.compile(self.units(lab, kernel, &queued.request).unwrap_or_default())
-            }
-            None => 0,
-        };
-        self.queue.push_back(queued);
+        let tickets = self
+            .ahead
+            .as_ref()
+            .map(|ahead| ahead.compile(self.units(lab, kernel, &request).unwrap_or_default()));
+        self.queue.push_back(Queued {
+            request,
+            kernel: kernel.clone(),
+            compiled: tickets.is_some(),
+            failure: None,
+            tickets,
+        });
     }
 
     /// Forgets what is queued; used when the budget is spent.
@@ -122,14 +131,19 @@ impl Pool {
         if self.queue.iter().any(|queued| !queued.compiled) {
             self.compile_queue(lab)?;
         }
-        let Some(queued) = self.queue.pop_front() else { return Ok(None) };
-        if let Some(ahead) = &self.ahead {
-            ahead.wait_for(queued.ticket);
+        let Some(mut queued) = self.queue.pop_front() else { return Ok(None) };
+        if let (Some(ahead), Some(tickets)) = (&self.ahead, &queued.tickets) {
+            queued.failure = ahead.wait_for(tickets);
         }
         self.spent.compiling += started.elapsed();
         let started = Instant::now();
-        let finding = match self.twin_of(lab, &queued) {
-            Some(twin) => twin,
+        let known = match queued.failure {
+            None => self.twin_of(lab, &queued),
+            Some(Failure::TimedOut { limit_s }) => Some(self.timed_out(&queued, limit_s)),
+            Some(Failure::Other) => None,
+        };
+        let finding = match known {
+            Some(finding) => finding,
             None => match self.worker.ask(&Ask::Evaluate(Box::new(queued.request.clone())))? {
                 Answer::Finding(finding) => *finding,
                 other => anyhow::bail!("the worker answered an evaluation with {other:?}"),
@@ -158,7 +172,7 @@ impl Pool {
         let original = trial.same_binary_as.is_none() && !binaries.is_empty();
         if telling
             && original
-            && let Some(key) = self.twin_key(lab, kernel, trial, &binaries)
+            && let Some(key) = twin_key(&self.device, lab, kernel, trial, &binaries)
         {
             self.twins.entry(key).or_insert_with(|| trial.clone());
         }
@@ -183,19 +197,8 @@ impl Pool {
             blobs.push(log);
         }
         let binaries: Vec<BlobId> = builds.iter().map(|build| build.binary).collect();
-        let asked = Trial {
-            format: warpsmith_model::FORMAT_VERSION,
-            id: request.job.trial,
-            job: request.job.clone(),
-            environment: warpsmith_model::EnvironmentId::of(b""),
-            builds: Vec::new(),
-            outcome: Outcome::Passed { measurements: Vec::new() },
-            same_binary_as: None,
-            wall_s: 0.0,
-            launch_s: 0.0,
-            notes: Vec::new(),
-        };
-        let key = self.twin_key(lab, &queued.kernel, &asked, &binaries)?;
+        let asked = self.unanswered(request);
+        let key = twin_key(&self.device, lab, &queued.kernel, &asked, &binaries)?;
         let twin = self.twins.get(&key)?;
         let trial = Trial {
             environment: twin.environment,
@@ -207,36 +210,27 @@ impl Pool {
         (twin.id != trial.id).then_some(Finding { trial, blobs })
     }
 
-    /// Identifies what really runs: the binaries, the launches and the scratch, by workload.
-    fn twin_key(
-        &self,
-        lab: &Lab,
-        kernel: &Kernel,
-        trial: &Trial,
-        binaries: &[BlobId],
-    ) -> Option<BlobId> {
-        let mut hasher = Hasher::new("twin");
-        hasher.part(trial.job.fidelity.name().as_bytes());
-        for binary in binaries {
-            hasher.part(binary.to_string().as_bytes());
+    /// Answers a request whose compiler came to no end: the worker's would take as long to say the same.
+    fn timed_out(&self, queued: &Queued, limit_s: f64) -> Finding {
+        let (outcome, log) = evaluate::compiler_timed_out(limit_s);
+        let trial = Trial { outcome, wall_s: limit_s, ..self.unanswered(&queued.request) };
+        Finding { trial, blobs: vec![log] }
+    }
+
+    /// A trial with everything that is known before anything was done.
+    fn unanswered(&self, request: &Request) -> Trial {
+        Trial {
+            format: warpsmith_model::FORMAT_VERSION,
+            id: request.job.trial,
+            job: request.job.clone(),
+            environment: self.environment,
+            builds: Vec::new(),
+            outcome: Outcome::Passed { measurements: Vec::new() },
+            same_binary_as: None,
+            wall_s: 0.0,
+            launch_s: 0.0,
+            notes: Vec::new(),
         }
-        for name in &trial.job.workloads {
-            let workload = lab.workload(name)?;
-            let lookup = lookup_all(workload, &trial.job.candidate.params, &self.device);
-            hasher.part(name.as_bytes());
-            for launch in &kernel.launches {
-                let blocks = launch.blocks.eval_int(&lookup).ok()?;
-                let chunk = launch.chunk.eval_int(&lookup).ok()?;
-                hasher.part(format!("{} {blocks} {chunk}", launch.entry).as_bytes());
-                for extent in launch.grid.iter().flat_map(grid_extents) {
-                    hasher.part(&extent.eval_int(&lookup).ok()?.to_le_bytes());
-                }
-            }
-            for scratch in &kernel.scratch {
-                hasher.part(&scratch.bytes.eval_int(&lookup).ok()?.to_le_bytes());
-            }
-        }
-        Some(hasher.into())
     }
 
     /// Compiles everything that is queued, on all cores.
@@ -252,21 +246,33 @@ impl Pool {
         let artifacts = self.project.artifacts();
         let _quiet = quiet(TargetKind::Cpu, Quiet::Compiling)?;
         let waiting = Mutex::new(units.into_iter());
+        let failed: Mutex<Vec<(Unit, Failure)>> = Mutex::new(Vec::new());
         std::thread::scope(|scope| {
             for _ in 0..processors() {
                 scope.spawn(|| {
                     loop {
                         let unit = waiting.lock().ok().and_then(|mut units| units.next());
                         let Some(unit) = unit else { break };
-                        // The worker compiles again what failed here, and reports it with its log.
-                        let _reported_by_the_worker = compile_unit(&artifacts, &unit);
+                        if let Err(fault) = compile_unit(&artifacts, &unit) {
+                            let mut failed = failed.lock().unwrap_or_else(PoisonError::into_inner);
+                            failed.push((unit, Failure::from(&fault)));
+                        }
                     }
                 });
             }
         });
-        for queued in &mut self.queue {
+        let failed = failed.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let mut queue = std::mem::take(&mut self.queue);
+        for queued in queue.iter_mut().filter(|queued| !queued.compiled) {
             queued.compiled = true;
+            if failed.is_empty() {
+                continue;
+            }
+            let units = self.units(lab, &queued.kernel, &queued.request).unwrap_or_default();
+            let own = failed.iter().find(|(unit, _)| units.contains(unit));
+            queued.failure = own.map(|(_, failure)| *failure);
         }
+        self.queue = queue;
         Ok(())
     }
 
@@ -285,107 +291,47 @@ impl Pool {
     }
 }
 
-/// Compilers that work through a list of units, in order, on all processors. Units are counted; a unit
-/// is finished when it and all before it are.
-#[derive(Debug)]
-struct Ahead {
-    list: Arc<(Mutex<List>, Condvar)>,
-    threads: Vec<JoinHandle<()>>,
-}
-
-#[derive(Debug, Default)]
-struct List {
-    waiting: VecDeque<(u64, Unit)>,
-    /// Being compiled at this moment.
-    running: Vec<u64>,
-    /// How many were put in.
-    count: u64,
-    ended: bool,
-}
-
-impl Ahead {
-    fn new(project: &Project) -> Self {
-        let list = Arc::new((Mutex::new(List::default()), Condvar::new()));
-        let threads = (0..processors())
-            .map(|_| {
-                let (list, artifacts) = (Arc::clone(&list), project.artifacts());
-                std::thread::spawn(move || serve(&list, &artifacts))
-            })
-            .collect();
-        Self { list, threads }
+/// Identifies what really runs: the binaries, the launches, the tensor maps and the scratch, by workload.
+fn twin_key(
+    device: &DeviceInfo,
+    lab: &Lab,
+    kernel: &Kernel,
+    trial: &Trial,
+    binaries: &[BlobId],
+) -> Option<BlobId> {
+    let mut hasher = Hasher::new("twin");
+    hasher.part(trial.job.fidelity.name().as_bytes());
+    for binary in binaries {
+        hasher.part(binary.to_string().as_bytes());
     }
-
-    /// Puts units on the list; returns the number of the last.
-    fn compile(&self, units: Vec<Unit>) -> u64 {
-        let mut list = locked(&self.list.0);
-        for unit in units {
-            list.count += 1;
-            let number = list.count;
-            list.waiting.push_back((number, unit));
+    for name in &trial.job.workloads {
+        let workload = lab.workload(name)?;
+        let lookup = lookup_all(workload, &trial.job.candidate.params, device);
+        hasher.part(name.as_bytes());
+        for launch in &kernel.launches {
+            let blocks = launch.blocks.eval_int(&lookup).ok()?;
+            let chunk = launch.chunk.eval_int(&lookup).ok()?;
+            hasher.part(format!("{} {blocks} {chunk}", launch.entry).as_bytes());
+            for extent in launch.grid.iter().flat_map(grid_extents) {
+                hasher.part(&extent.eval_int(&lookup).ok()?.to_le_bytes());
+            }
         }
-        self.list.1.notify_all();
-        list.count
-    }
-
-    /// Waits until a unit and all before it are finished.
-    fn wait_for(&self, number: u64) {
-        let list = locked(&self.list.0);
-        let is_unfinished = |list: &mut List| {
-            let waiting = list.waiting.front().is_some_and(|(first, _)| *first <= number);
-            waiting || list.running.iter().any(|running| *running <= number)
-        };
-        let _list =
-            self.list.1.wait_while(list, is_unfinished).unwrap_or_else(PoisonError::into_inner);
-    }
-
-    /// Leaves out what was not begun.
-    fn forget(&self) {
-        locked(&self.list.0).waiting.clear();
-    }
-}
-
-impl Drop for Ahead {
-    fn drop(&mut self) {
-        {
-            let mut list = locked(&self.list.0);
-            list.waiting.clear();
-            list.ended = true;
+        for map in &kernel.tensor_maps {
+            let TensorMap { name: _, tensor, shape, box_extents, swizzle } = map;
+            hasher.part(format!("map {tensor} {} {swizzle}", shape.len()).as_bytes());
+            for extent in shape.iter().chain(box_extents) {
+                hasher.part(&extent.eval_int(&lookup).ok()?.to_le_bytes());
+            }
         }
-        self.list.1.notify_all();
-        for thread in self.threads.drain(..) {
-            // A compiler thread that panicked has nothing more to say.
-            let _ = thread.join();
+        for scratch in &kernel.scratch {
+            hasher.part(&scratch.bytes.eval_int(&lookup).ok()?.to_le_bytes());
         }
     }
-}
-
-fn serve(list: &(Mutex<List>, Condvar), artifacts: &Path) {
-    loop {
-        let (number, unit) = {
-            let is_idle = |list: &mut List| list.waiting.is_empty() && !list.ended;
-            let waited = list.1.wait_while(locked(&list.0), is_idle);
-            let mut list = waited.unwrap_or_else(PoisonError::into_inner);
-            let Some(next) = list.waiting.pop_front() else { return };
-            list.running.push(next.0);
-            next
-        };
-        {
-            // A campaign on the processors may be measuring. Without the lock it is disturbed, no more.
-            let _quiet = quiet(TargetKind::Cpu, Quiet::Compiling).ok();
-            // The worker compiles again what failed here, and reports it with its log.
-            let _reported_by_the_worker = compile_unit(artifacts, &unit);
-        }
-        locked(&list.0).running.retain(|running| *running != number);
-        list.1.notify_all();
-    }
-}
-
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    Some(hasher.into())
 }
 
 /// How many compilers can run at once.
-fn processors() -> usize {
+pub fn processors() -> usize {
     std::thread::available_parallelism().map_or(1, |count| count.get())
 }
 
@@ -425,40 +371,62 @@ pub fn trial_id(
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
+    use warpsmith_model::{
+        Candidate, CandidateId, FORMAT_VERSION, Fidelity, Job, Origin, RunId, TrialId,
+    };
+
     use super::*;
 
-    fn unit(source: &str) -> Unit {
-        Unit {
-            file_name: "empty.c".to_string(),
-            source: source.to_string(),
-            headers: Vec::new(),
-            entries: Vec::new(),
-            signature: Vec::new(),
-            defines: Vec::new(),
-            compiler: "a compiler that is not there".to_string(),
-            flags: Vec::new(),
-            deadline: std::time::Duration::from_secs(1),
-        }
-    }
-
     #[test]
-    fn compilers_ahead_finish_in_any_order_and_are_waited_for_in_order() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let project = Project {
-            evidence_dir: folder.path().join("evidence"),
-            work_dir: folder.path().join("work"),
+    fn kernels_that_differ_in_a_tensor_map_are_no_twins() {
+        let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../labs/gemm/cuda");
+        let lab = crate::labdir::load(&dir).expect("the lab").lab;
+        let kernel = lab.kernels.iter().find(|kernel| !kernel.tensor_maps.is_empty());
+        let kernel = kernel.expect("a kernel that copies by tensor maps");
+        let device = warpsmith_device::cuda::device_of_arch("sm_90a").expect("known");
+        let workloads = vec![lab.workloads[0].name.clone()];
+        let candidate = Candidate {
+            id: CandidateId::of(b"candidate"),
+            kernel: kernel.name.clone(),
+            source: BlobId::of(b"source"),
+            params: kernel.default.clone(),
+            origin: Origin::Seed,
         };
-        let ahead = Ahead::new(&project);
-        let first = ahead.compile(vec![unit("a"), unit("b")]);
-        let second = ahead.compile(vec![unit("c")]);
-        assert_eq!((first, second), (2, 3));
-        ahead.wait_for(second);
-        ahead.wait_for(first);
-        let list = locked(&ahead.list.0);
-        assert!(list.waiting.is_empty() && list.running.is_empty());
-        drop(list);
-        ahead.compile((0..100).map(|idx| unit(&idx.to_string())).collect());
-        ahead.forget();
-        drop(ahead);
+        let run = RunId("run".to_string());
+        let trial = Trial {
+            format: FORMAT_VERSION,
+            id: TrialId::of(b"trial"),
+            job: Job {
+                trial: trial_id(&run, &candidate.id, Fidelity::Rank, &workloads),
+                lab: lab.id,
+                candidate,
+                workloads,
+                fidelity: Fidelity::Rank,
+                seed: 1,
+            },
+            environment: EnvironmentId::of(b""),
+            builds: Vec::new(),
+            outcome: Outcome::Passed { measurements: Vec::new() },
+            same_binary_as: None,
+            wall_s: 0.0,
+            launch_s: 0.0,
+            notes: Vec::new(),
+        };
+        let key = |kernel: &Kernel| {
+            twin_key(&device, &lab, kernel, &trial, &[BlobId::of(b"code")]).expect("a key")
+        };
+        let plain = key(kernel);
+        assert_eq!(plain, key(&kernel.clone()));
+        let mut other = kernel.clone();
+        other.tensor_maps[0].swizzle = if other.tensor_maps[0].swizzle == 64 { 32 } else { 64 };
+        assert_ne!(plain, key(&other), "another swizzle");
+        let mut other = kernel.clone();
+        other.tensor_maps[0].box_extents[0] = Expr::parse("7").expect("a number");
+        assert_ne!(plain, key(&other), "another box");
+        let mut other = kernel.clone();
+        other.tensor_maps[0].shape[0] = Expr::parse("7").expect("a number");
+        assert_ne!(plain, key(&other), "another extent");
     }
 }

@@ -16,6 +16,19 @@ __device__ __forceinline__ unsigned shared_address(const void *pointer) {
     return static_cast<unsigned>(__cvta_generic_to_shared(pointer));
 }
 
+// True in one lane of a converged warp. Better than a comparison with the lane: the compiler then knows that what
+// follows runs once, and needs no loop around instructions whose operands must be the same in the whole warp.
+__device__ __forceinline__ bool elect_one() {
+    unsigned elected;
+    asm volatile("{\n\t"
+                 ".reg .pred p;\n\t"
+                 "elect.sync _|p, 0xFFFFFFFF;\n\t"
+                 "selp.u32 %0, 1, 0, p;\n\t"
+                 "}"
+                 : "=r"(elected));
+    return elected != 0;
+}
+
 // --- mbarrier ------------------------------------------------------------------------------------------------
 
 __device__ __forceinline__ void mbarrier_init(Mbarrier *barrier, unsigned n_arrivals) {
@@ -111,6 +124,11 @@ __device__ __forceinline__ void cluster_arrive() {
     asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
 }
 
+// The same without ordering anything: enough after fence_mbarrier_init.
+__device__ __forceinline__ void cluster_arrive_relaxed() {
+    asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
+}
+
 __device__ __forceinline__ void cluster_wait() {
     asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
 }
@@ -118,6 +136,36 @@ __device__ __forceinline__ void cluster_wait() {
 __device__ __forceinline__ void cluster_sync() {
     cluster_arrive();
     cluster_wait();
+}
+
+// --- Stores to another block ---------------------------------------------------------------------------------
+//
+// Addresses are of the block that receives (mapa), which must have started and not yet ended.
+
+// Other blocks see them after a cluster barrier.
+__device__ __forceinline__ void st_cluster_v4(unsigned address, float4 value) {
+    asm volatile("st.shared::cluster.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(address), "f"(value.x), "f"(value.y),
+                 "f"(value.z), "f"(value.w)
+                 : "memory");
+}
+
+__device__ __forceinline__ void st_cluster_v2(unsigned address, float2 value) {
+    asm volatile("st.shared::cluster.v2.f32 [%0], {%1, %2};" ::"r"(address), "f"(value.x), "f"(value.y) : "memory");
+}
+
+// These travel on their own and count among the bytes promised to a barrier of the block that receives them. Its
+// threads see the data after they have waited for that barrier.
+__device__ __forceinline__ void st_async_v4(unsigned address, float4 value, unsigned barrier_address) {
+    asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], {%1, %2, %3, %4}, [%5];" ::"r"(
+                     address),
+                 "f"(value.x), "f"(value.y), "f"(value.z), "f"(value.w), "r"(barrier_address)
+                 : "memory");
+}
+
+__device__ __forceinline__ void st_async_v2(unsigned address, float2 value, unsigned barrier_address) {
+    asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v2.f32 [%0], {%1, %2}, [%3];" ::"r"(address),
+                 "f"(value.x), "f"(value.y), "r"(barrier_address)
+                 : "memory");
 }
 
 } // namespace ws

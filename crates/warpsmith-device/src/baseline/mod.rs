@@ -15,20 +15,17 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Map, Value, json};
 use warpsmith_model::lab::{Baseline, Role};
-use warpsmith_model::{BlobId, DType, DeviceInfo, Lab, stats};
+use warpsmith_model::{BlobId, DType, DeviceInfo, Lab};
 
-use crate::error::DeviceError;
 use crate::poison::fill_poison;
 use crate::sys::memory::{Mapping, MemoryFile, page_bytes};
 use crate::target::{
-    Artifact, CaseId, Clocked, Extent, Fault, Program, Session, Target, TensorPlan, Unit,
+    Artifact, CaseId, Clocked, Contents, Extent, Fault, Program, Session, Target, TensorPlan, Unit,
 };
 use conversation::Conversation;
 
 /// How long an interpreter may take to import the library and prepare, unless the baseline says more.
 const START_DEADLINE: Duration = Duration::from_secs(120);
-/// Empty commands whose median is the floor.
-const EMPTY_COMMANDS: usize = 50;
 /// Waking a library's threads takes up to a hundred microseconds, which is one percent of this.
 const WAKE_COUNTS_S: f64 = 0.01;
 /// Bytes behind each output that must stay as they are.
@@ -47,7 +44,6 @@ pub struct Python {
     start_deadline: Duration,
     info: DeviceInfo,
     cases: Vec<Option<Inputs>>,
-    floor_s: Option<f64>,
 }
 
 /// The inputs of one case in a sealed file.
@@ -78,34 +74,7 @@ impl Python {
             start_deadline: start_s.unwrap_or(START_DEADLINE),
             info: info.clone(),
             cases: Vec::new(),
-            floor_s: None,
         }
-    }
-
-    /// Returns the time of an empty command: what the conversation itself costs. Measured once.
-    pub fn launch_floor_s(&mut self) -> Result<f64, DeviceError> {
-        if let Some(floor_s) = self.floor_s {
-            return Ok(floor_s);
-        }
-        let floor_s = self.measure_floor().map_err(|source| DeviceError::Target {
-            doing: "measuring an empty command to Python".to_string(),
-            source,
-        })?;
-        self.floor_s = Some(floor_s);
-        Ok(floor_s)
-    }
-
-    fn measure_floor(&self) -> Result<f64, Fault> {
-        let mut conversation =
-            Conversation::start(&self.interpreter, self.info.threads, &[], &self.packages)?;
-        conversation.ask(&json!({ "script": null }).to_string(), START_DEADLINE)?;
-        let mut samples_s = Vec::new();
-        for _ in 0..EMPTY_COMMANDS {
-            let started = Instant::now();
-            conversation.ask("", START_DEADLINE)?;
-            samples_s.push(started.elapsed().as_secs_f64());
-        }
-        Ok(stats::median(&samples_s).expect("there were commands"))
     }
 }
 
@@ -131,7 +100,7 @@ impl Target for Python {
         })
     }
 
-    fn stage(&mut self, tensors: &[TensorPlan], contents: &[Vec<u8>]) -> Result<CaseId, Fault> {
+    fn stage(&mut self, tensors: &[TensorPlan], contents: &Contents) -> Result<CaseId, Fault> {
         let inputs =
             stage_inputs(tensors, contents).map_err(|source| broken("staging inputs", source))?;
         self.cases.push(Some(inputs));

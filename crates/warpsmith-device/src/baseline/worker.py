@@ -26,24 +26,23 @@ def main():
         replies.flush()
 
     plan = json.loads(commands.readline())
-    run, state, cases, device = None, None, [], None
-    if plan["script"] is not None:
-        try:
-            module = load(plan["script"])
-            cases = [views(case) for case in plan["cases"]]
-            if plan["on_cuda"]:
-                device = Device()
-                for (inputs, outputs), case in zip(cases, plan["cases"]):
-                    device.add(inputs, outputs, case["inputs"])
-            state = module.prepare(plan["axes"], plan["scalars"], plan["threads"])
-            run = module.run
-        except ModuleNotFoundError as error:
-            return reply(missing=error.name)
-        except FileNotFoundError as error:
-            # A script's way to say that it needs something that is not a Python package.
-            return reply(unavailable=str(error))
-        except Exception as error:
-            return reply(raised=describe(error))
+    device = None
+    try:
+        module = load(plan["script"])
+        cases = [views(case) for case in plan["cases"]]
+        if plan["on_cuda"]:
+            device = Device()
+            for (inputs, outputs), case in zip(cases, plan["cases"]):
+                device.add(inputs, outputs, case["inputs"])
+        state = module.prepare(plan["axes"], plan["scalars"], plan["threads"])
+        run = module.run
+    except ModuleNotFoundError as error:
+        return reply(missing=error.name)
+    except FileNotFoundError as error:
+        # A script's way to say that it needs something that is not a Python package.
+        return reply(unavailable=str(error))
+    except Exception as error:
+        return reply(raised=describe(error))
     reply(ready=True, remark=state.get("remark") if isinstance(state, dict) else None)
 
     gc.disable()

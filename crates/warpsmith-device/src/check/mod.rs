@@ -18,7 +18,7 @@ use warpsmith_model::lab::Tolerance;
 use warpsmith_model::rng::Rng;
 use warpsmith_model::{DType, ErrorSize, Mismatch, MismatchKind, Stage};
 
-use crate::element::{element_at, least_normal, widen};
+use crate::element::{element_at, least_normal, widen, widen_to_single};
 use crate::inputs::FLAT_ROW;
 use crate::parallel;
 use crate::poison::is_poison;
@@ -54,17 +54,9 @@ pub enum Values {
 impl Values {
     /// Takes the bytes of a tensor over, exactly; f64 stays double, all other types become single.
     pub fn from_bytes(dtype: DType, bytes: &[u8]) -> Self {
-        let wide = widen(dtype, bytes);
         match dtype {
-            DType::F64 => Self::Double(wide),
-            _ => {
-                let mut single = vec![0f32; wide.len()];
-                parallel::fill(&mut single, 1, |start, piece| {
-                    let source = wide[start..].iter();
-                    piece.iter_mut().zip(source).for_each(|(to, value)| *to = *value as f32);
-                });
-                Self::Single(single)
-            }
+            DType::F64 => Self::Double(widen(dtype, bytes)),
+            _ => Self::Single(widen_to_single(dtype, bytes)),
         }
     }
 
@@ -120,7 +112,7 @@ impl Expected {
         let chunks = Chunks::of(&plan.shape);
         let floor = floor.max(least_normal(plan.dtype));
         let mut scales = vec![0.0; chunks.count()];
-        parallel::fill(&mut scales, 1, |start, piece| {
+        parallel::fill_from(&mut scales, 1, values.len(), |start, piece| {
             for (idx, scale) in piece.iter_mut().enumerate() {
                 *scale = values.rms(chunks.range(start + idx));
             }
@@ -149,6 +141,11 @@ impl Expected {
     /// Returns the elements.
     pub fn values(&self) -> &Values {
         &self.values
+    }
+
+    /// Returns the elements alone.
+    pub fn into_values(self) -> Values {
+        self.values
     }
 
     /// Returns about how many bytes of memory the answer takes.
@@ -329,7 +326,8 @@ fn compare_carefully(
     let plan = &expected.plan;
     let chunks: Vec<usize> = match coverage {
         Coverage::Chunks(chunks) => chunks.clone(),
-        Coverage::Whole | Coverage::Written => (0..expected.chunks.count()).collect(),
+        Coverage::Whole => (0..expected.chunks.count()).collect(),
+        Coverage::Written => written_chunks(out, expected),
     };
     let size = plan.dtype.size();
     let mut unwritten = Tally::default();
@@ -375,7 +373,13 @@ fn compare_carefully(
         })
     };
     let partial = *coverage == Coverage::Written;
-    if unwritten.count > 0 && (!partial || judged == 0) {
+    if judged == 0 {
+        // Chunks without anything written were not even looked at.
+        let total = plan.elements() as u64;
+        let all = Tally { count: total, first: 0 };
+        return wrong(MismatchKind::NotWritten, &all, 0, MOST_EXCESS, total);
+    }
+    if unwritten.count > 0 && !partial {
         let total = judged + unwritten.count;
         return wrong(MismatchKind::NotWritten, &unwritten, unwritten.first, MOST_EXCESS, total);
     }
@@ -391,6 +395,21 @@ fn compare_carefully(
         return wrong(MismatchKind::Norm, &all, worst_idx, norm / budget.norm, judged);
     }
     Ok(ErrorSize { element_eps: worst / budget.epsilon, norm_eps: norm / budget.epsilon })
+}
+
+/// Returns the chunks in which anything is written.
+fn written_chunks(out: &[u8], expected: &Expected) -> Vec<usize> {
+    let (dtype, size) = (expected.plan.dtype, expected.plan.dtype.size());
+    let all: Vec<usize> = (0..expected.chunks.count()).collect();
+    let is_written = |chunk: &usize| {
+        let range = expected.chunks.range(*chunk);
+        let mut elements = out[range.start * size..range.end * size].chunks_exact(size);
+        elements.any(|element| !is_poison(dtype, element))
+    };
+    let parts = parallel::map_pieces(&all, expected.values.len(), |chunks| {
+        chunks.iter().copied().filter(is_written).collect::<Vec<usize>>()
+    });
+    parts.concat()
 }
 
 #[derive(Default)]

@@ -77,6 +77,8 @@ fn a_contender_that_turns_wrong_has_no_times() {
     assert_eq!(small.absent.len(), 1);
     assert_eq!(small.absent[0].contender, 0);
     assert!(small.absent[0].reason.contains("out of tolerance"), "{}", small.absent[0].reason);
+    assert_eq!(small.absent[0].verdict, Some(Verdict::Incorrect));
+    assert_eq!(small.absent[0].word(), "incorrect");
     assert!(small.samples_s[0].is_empty() && !small.samples_s[1].is_empty());
     assert!(large.absent.is_empty());
 }
@@ -95,6 +97,9 @@ fn a_contender_that_crashes_or_does_not_serve_is_absent_with_the_reason() {
         reasons,
         ["does not serve this workload", "timed out on large: no answer within 1 s"]
     );
+    let words: Vec<String> =
+        record.workloads.iter().map(|rounds| rounds.absent[0].word()).collect();
+    assert_eq!(words, ["not served", "timed out"]);
     assert!(record.workloads.iter().all(|rounds| rounds.samples_s[1].len() >= 6));
 }
 

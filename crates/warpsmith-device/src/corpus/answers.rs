@@ -1,5 +1,6 @@
 //! Right answers for contents: asked of the reference or the oracle, or taken from the store.
 
+use std::sync::Arc;
 use warpsmith_model::lab::{Inputs, Workload};
 use warpsmith_model::rng::Rng;
 use warpsmith_model::{BlobId, DType, Hasher, Lab};
@@ -12,7 +13,7 @@ use crate::check::{self, Budget, Coverage, Expected, LEAST_ROW, Values};
 use crate::element::{least_normal, widen};
 use crate::error::DeviceError;
 use crate::inputs;
-use crate::target::{CaseId, Extent, Program, Target, TensorPlan};
+use crate::target::{CaseId, Contents, Extent, Program, Target, TensorPlan};
 
 /// About how long the sample of the reference beside one answer of the oracle may take.
 const SAMPLE_S: f64 = 0.02;
@@ -28,7 +29,7 @@ const GENERATOR_VERSION: &[u8] = b"inputs 1";
 #[derive(Debug)]
 pub(super) struct StagedContents {
     pub(super) id: CaseId,
-    pub(super) contents: Vec<Vec<u8>>,
+    pub(super) contents: Contents,
     pub(super) seed: u64,
 }
 
@@ -103,16 +104,16 @@ impl Authorities {
             return Ok(vec![0.0; outputs.len()]);
         }
         let name = format!("{} (usual size)", lab.inputs[inputs].name);
-        let drawn: Vec<Vec<Vec<u8>>> = (0..FLOOR_DRAWS)
+        let drawn: Vec<Contents> = (0..FLOOR_DRAWS)
             .map(|idx| {
                 let seed = inputs::content_seed(seed, &shape.axes, &name, idx);
-                inputs::contents(&plans, &lab.inputs[inputs], seed)
+                Arc::new(inputs::contents(&plans, &lab.inputs[inputs], seed))
             })
             .collect();
         let mut oracle_outputs = outputs.clone();
         let ran = match answer {
             Answer::Reference => {
-                let contents: Vec<&[Vec<u8>]> = drawn.iter().map(Vec::as_slice).collect();
+                let contents: Vec<&[Vec<u8>]> = drawn.iter().map(|one| one.as_slice()).collect();
                 self.run_reference(target, lab, shape, &contents, &[Extent::All], 1)?
             }
             Answer::Oracle => {
@@ -199,8 +200,8 @@ impl Authorities {
             for (output, plan) in plans.iter().enumerate() {
                 let answer = Values::from_bytes(plan.dtype, &ran.outputs[case][output]);
                 let partial = &sampled.outputs[case][output];
-                let agreed = agree(lab, &lab.inputs[inputs], &lab_plans[output], &answer, partial);
-                agreed.map_err(|what| {
+                let agreed = agree(lab, &lab.inputs[inputs], &lab_plans[output], answer, partial);
+                values.push(agreed.map_err(|what| {
                     let reason = format!(
                         "the oracle `{}` disagrees with the reference in `{}` on {} with `{}` \
                          inputs (seed {}): {what}",
@@ -211,8 +212,7 @@ impl Authorities {
                         one.seed
                     );
                     DeviceError::refused(&lab.name, reason)
-                })?;
-                values.push(answer);
+                })?);
             }
             let sampled_blocks = count.min(blocks) as u64;
             stored.push(Stored { answer_s: ran.elapsed_s[case], sampled_blocks, values });
@@ -265,22 +265,22 @@ fn prepare(
     Ok(Answered { expected, answer_s, sampled_blocks })
 }
 
-/// Compares the oracle's answer with what the reference wrote of it; returns a disagreement in
-/// words. The reference's elements are judged by the oracle's: the bound is symmetric, and the
+/// Compares the oracle's answer with what the reference wrote of it; returns the answer, or a disagreement
+/// in words. The reference's elements are judged by the oracle's: the bound is symmetric, and the
 /// oracle's output is whole, so its rows have a scale.
 fn agree(
     lab: &Lab,
     inputs: &Inputs,
     plan: &TensorPlan,
-    oracle: &Values,
+    oracle: Values,
     reference: &[u8],
-) -> Result<(), String> {
+) -> Result<Values, String> {
     let wide = TensorPlan { dtype: DType::F64, ..plan.clone() };
-    let oracle = Expected::new(&wide, oracle.clone(), least_normal(plan.dtype))
+    let oracle = Expected::new(&wide, oracle, least_normal(plan.dtype))
         .map_err(|bad| format!("the oracle gives {} at {:?}", bad.value, bad.index))?;
     let budget = Budget::new(&lab.tolerance, inputs.tolerance_scale, plan.dtype);
     match check::compare(reference, &oracle, &budget, &Coverage::Written) {
-        Ok(_) => Ok(()),
+        Ok(_) => Ok(oracle.into_values()),
         Err(wrong) => Err(format!(
             "the oracle says {} at {:?}, the reference {} ({:.1}x the bound)",
             wrong.expected, wrong.index, wrong.got, wrong.excess

@@ -1,5 +1,6 @@
 //! Who says what is right: the reference and the oracle, compiled and run.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use warpsmith_model::lab::{Role, TargetKind, Workload};
@@ -9,9 +10,10 @@ use super::CorpusOptions;
 use super::store::Store;
 use crate::bind;
 use crate::check;
-use crate::element::{narrow, widen};
+use crate::element::widen_bytes;
 use crate::error::DeviceError;
-use crate::target::{Artifact, CaseId, Extent, Fault, Program, Target, TensorPlan, Unit};
+use crate::target::{Artifact, CaseId, Contents, Extent, Fault, Program, Target, TensorPlan, Unit};
+use crate::trace;
 
 /// Who answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -163,17 +165,17 @@ impl Authorities {
         extents: &[Extent],
         times: usize,
     ) -> Result<Ran, DeviceError> {
+        let _step = trace::step("running the reference");
         let program = self.reference_program(lab, shape)?;
         let plans = bind::tensor_plans(lab, shape)?;
         let inputs: Vec<&TensorPlan> =
             plans.iter().filter(|plan| plan.role == Role::Input).collect();
-        let wide: Vec<Vec<Vec<u8>>> = contents
+        let wide: Vec<Contents> = contents
             .iter()
             .map(|tensors| {
-                let widen_one = |(plan, bytes): (&&TensorPlan, &Vec<u8>)| {
-                    narrow(DType::F64, &widen(plan.dtype, bytes))
-                };
-                inputs.iter().zip(*tensors).map(widen_one).collect()
+                let widen_one =
+                    |(plan, bytes): (&&TensorPlan, &Vec<u8>)| widen_bytes(plan.dtype, bytes);
+                Arc::new(inputs.iter().zip(*tensors).map(widen_one).collect())
             })
             .collect();
         let run = Run { program: &program, who: "the reference", extents, times };
@@ -188,7 +190,7 @@ impl Authorities {
         shape: &Workload,
         run: Run<'_>,
         plans: &[TensorPlan],
-        contents: &[Vec<Vec<u8>>],
+        contents: &[Contents],
     ) -> Result<Ran, DeviceError> {
         let mut ids = Vec::new();
         let mut staged = Ok(());

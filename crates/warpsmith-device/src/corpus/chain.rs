@@ -13,6 +13,7 @@ use crate::element::{narrow, widen};
 use crate::error::DeviceError;
 use crate::inputs;
 use crate::target::{Extent, Target};
+use crate::trace;
 
 /// An output must change by at least this share of its norm when an input is drawn anew, or a
 /// candidate that ignores the input would pass for right.
@@ -26,6 +27,7 @@ pub(super) fn check_chain(
     workloads: &[&Workload],
     seed: u64,
 ) -> Result<ChainRecord, DeviceError> {
+    let _step = trace::step("the chain of trust");
     let started = Instant::now();
     prove(corpus, target, lab, seed)?;
     let mut authorities = Vec::new();

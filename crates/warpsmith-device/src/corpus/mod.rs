@@ -26,6 +26,7 @@ use crate::check::{Expected, Place};
 use crate::error::DeviceError;
 use crate::inputs;
 use crate::target::{CaseId, Target, TensorPlan};
+use crate::trace;
 use answers::{Answered, StagedContents};
 use authority::{Answer, Authorities};
 
@@ -330,7 +331,9 @@ impl Corpus {
             let mut staged = Vec::new();
             for idx in have..wanted.min(have + together) {
                 let seed = inputs::content_seed(key.seed, &shape.axes, &distribution.name, idx);
-                let contents = inputs::contents(plans, distribution, seed);
+                let generating = trace::step("generating inputs");
+                let contents = Arc::new(inputs::contents(plans, distribution, seed));
+                drop(generating);
                 match target.stage(plans, &contents) {
                     Ok(id) => staged.push(StagedContents { id, contents, seed }),
                     Err(source) => {
@@ -340,6 +343,7 @@ impl Corpus {
                     }
                 }
             }
+            let _answering = trace::step("answering");
             let answers = authorities.answers(target, lab, shape, key, &staged, &floors);
             let answers = answers.inspect_err(|_| {
                 staged.iter().for_each(|one| target.unstage(one.id));

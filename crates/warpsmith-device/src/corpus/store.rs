@@ -12,6 +12,7 @@ use std::time::SystemTime;
 use crate::check::Values;
 use crate::error::DeviceError;
 use crate::target::TensorPlan;
+use crate::trace;
 
 const MAGIC: &[u8; 16] = b"warpsmith-exp-1\n";
 const HASH_BYTES: usize = 32;
@@ -50,6 +51,7 @@ impl Store {
     }
 
     pub(super) fn save(&self, name: &str, stored: &Stored) -> Result<(), DeviceError> {
+        let _step = trace::step("saving an answer");
         let path = self.path(name);
         let temporary = self.dir.join(format!("{name}.{}.tmp", std::process::id()));
         fs::write(&temporary, encode(stored))

@@ -210,7 +210,7 @@ fn write_sources(folder: &Path, unit: &Unit, wrapper: &str) -> io::Result<()> {
 }
 
 /// Writes a file below a folder, whatever its name says.
-fn write_below(folder: &Path, name: &str, text: &str) -> io::Result<()> {
+pub(crate) fn write_below(folder: &Path, name: &str, text: &str) -> io::Result<()> {
     let stays_below = Path::new(name).components().all(|part| matches!(part, Component::Normal(_)));
     if !stays_below || name.is_empty() || name == UNIT_FILE {
         let message = format!("`{name}` is no name for a source file");

@@ -28,7 +28,7 @@ mod pulse;
 mod quiet;
 mod runner;
 mod session;
-mod toolchain;
+pub(crate) mod toolchain;
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
@@ -41,13 +41,16 @@ use warpsmith_model::lab::Role;
 use warpsmith_model::{BlobId, DeviceInfo, Environment, Guard, Isolation};
 
 pub use compile::compile_unit;
+pub(crate) use compile::write_below;
 pub use quiet::{Quiet, QuietGuard, quiet_lock, quiet_lock_path};
 pub use runner::{RUNNER_ARGUMENT, runner_main};
 pub use toolchain::compilers;
 
 use crate::sys::memory::MemoryFile;
 use crate::sys::process::allowed_cpus;
-use crate::target::{Artifact, CaseId, Fault, Program, Session, Target, TensorPlan, Unit};
+use crate::target::{
+    Artifact, CaseId, Contents, Fault, Program, Session, Target, TensorPlan, Unit,
+};
 use control::ControlPage;
 use layout::{Owner, Region};
 use outputs::{Outputs, Shelf};
@@ -197,7 +200,7 @@ impl Target for Cpu {
         compile_unit(&self.config.cache_dir, unit)
     }
 
-    fn stage(&mut self, tensors: &[TensorPlan], contents: &[Vec<u8>]) -> Result<CaseId, Fault> {
+    fn stage(&mut self, tensors: &[TensorPlan], contents: &Contents) -> Result<CaseId, Fault> {
         let inputs = tensors.iter().filter(|tensor| tensor.role == Role::Input);
         if !inputs.map(TensorPlan::bytes).eq(contents.iter().map(Vec::len)) {
             return Err(misuse("the contents of a case do not have the sizes of its inputs"));
@@ -205,7 +208,7 @@ impl Target for Cpu {
         let staging = broken("staging inputs");
         let (blocks, file_bytes) = layout::file_blocks(tensors, Role::Input);
         let file = MemoryFile::create(c"warpsmith-inputs", file_bytes).map_err(&staging)?;
-        for (placed, content) in blocks.iter().zip(contents) {
+        for (placed, content) in blocks.iter().zip(contents.iter()) {
             let slack = vec![poison::INPUT_SLACK; placed.block.lead_bytes];
             file.write_at(&slack, placed.offset).map_err(&staging)?;
             file.write_at(content, placed.offset + placed.block.lead_bytes).map_err(&staging)?;

@@ -235,7 +235,8 @@ fn file_rules(program: &Path, folder: &Path) -> Result<Option<OwnedFd>, landlock
     // as a whole may be somebody's home.
     if let Some(prefix) = program.parent().filter(|bin| bin.ends_with("bin")).and_then(Path::parent)
     {
-        let parts = ["bin", "lib", "lib64", "libexec", "include", "share"];
+        // The last two are of CUDA's toolkit.
+        let parts = ["bin", "lib", "lib64", "libexec", "include", "share", "nvvm", "targets"];
         readable.extend(parts.iter().map(|part| prefix.join(part)));
     }
     readable.push(program);

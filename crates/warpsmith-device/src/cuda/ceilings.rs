@@ -1,6 +1,7 @@
 //! Measures what a CUDA device can do at most, with kernels that go through the same compiler, launch
 //! and clock as every candidate.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use warpsmith_model::lab::Role;
@@ -123,7 +124,7 @@ fn stage(target: &mut dyn Target, plans: &[TensorPlan]) -> Result<CaseId, Device
         |idx: usize| 0.5f32 + ((idx.wrapping_mul(2_654_435_761) >> 8) & 0xffff) as f32 * 1e-6;
     let content: Vec<u8> =
         (0..plans[0].elements()).flat_map(|idx| value(idx).to_ne_bytes()).collect();
-    target.stage(plans, &[content]).map_err(|source| failed("staging inputs", source))
+    target.stage(plans, &Arc::new(vec![content])).map_err(|source| failed("staging inputs", source))
 }
 
 fn program(

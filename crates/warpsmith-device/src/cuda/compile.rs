@@ -9,6 +9,7 @@ use warpsmith_model::{BlobId, Hasher};
 
 use super::nvrtc::{COMPILE_ARGUMENT, CompileJob, CompileReport};
 use super::toolkit::{self, Toolkit};
+use super::{identity, nvcc};
 use crate::cpu::artifacts;
 use crate::target::{Artifact, Fault, Unit};
 
@@ -21,6 +22,13 @@ const BINARY_FILE: &str = "kernel.cubin";
 /// Options before the unit's own: the language, and the resource report in the log.
 const BASE_OPTIONS: [&str; 2] = ["-std=c++17", "--ptxas-options=-v"];
 
+/// Returns the words for the run-time compiler of this machine: its version and its content.
+pub(super) fn describe(parts_dir: &Path) -> Result<String, Fault> {
+    let toolkit = toolkit::find(parts_dir)?;
+    let version = identity::nvrtc_version(&toolkit)?.to_string();
+    Ok(identity::words(&version, &identity::nvrtc_content(&toolkit)?))
+}
+
 /// Compiles a unit, or finds it in the cache. The process that compiles is `executable`, or this one's
 /// own.
 pub fn compile_unit(
@@ -28,10 +36,13 @@ pub fn compile_unit(
     executable: Option<&Path>,
     unit: &Unit,
 ) -> Result<Artifact, Fault> {
+    if unit.compiler == nvcc::NVCC {
+        return nvcc::compile_unit(cache_dir, unit);
+    }
     let parts_dir = cache_dir.parent().unwrap_or(cache_dir);
     let toolkit = toolkit::find(parts_dir)?;
     let options = options(unit, &toolkit);
-    let key = key(unit, &toolkit, &options);
+    let key = key(unit, &identity::nvrtc_content(&toolkit)?, &options);
     if let Some(artifact) = artifacts::look_up(cache_dir, &key) {
         return Ok(artifact);
     }
@@ -62,18 +73,24 @@ pub fn compile_unit(
         let message = first_error(&report.log);
         return Err(Fault::Compile { message, log: report.log });
     }
-    let found = resources(&report.log);
+    check_entries(unit, &report.log)?;
+    let command = std::iter::once(COMPILER.to_string()).chain(options).collect();
+    artifacts::store(cache_dir, &key, &job.output, command, report.log, compile_s).map_err(broken)
+}
+
+/// Makes sure that the compiler's report has every kernel that is to be launched.
+pub(super) fn check_entries(unit: &Unit, log: &str) -> Result<(), Fault> {
+    let found = resources(log);
     for entry in &unit.entries {
         if !found.iter().any(|function| function.entry == *entry) {
             let message = format!(
                 "{}: there is no kernel `{entry}` (is it `extern \"C\" __global__`?)",
                 unit.file_name
             );
-            return Err(Fault::Compile { message, log: report.log });
+            return Err(Fault::Compile { message, log: log.to_string() });
         }
     }
-    let command = std::iter::once(COMPILER.to_string()).chain(options).collect();
-    artifacts::store(cache_dir, &key, &job.output, command, report.log, compile_s).map_err(broken)
+    Ok(())
 }
 
 fn options(unit: &Unit, toolkit: &Toolkit) -> Vec<String> {
@@ -88,9 +105,9 @@ fn options(unit: &Unit, toolkit: &Toolkit) -> Vec<String> {
         .collect()
 }
 
-fn key(unit: &Unit, toolkit: &Toolkit, options: &[String]) -> BlobId {
+fn key(unit: &Unit, compiler: &BlobId, options: &[String]) -> BlobId {
     let mut hasher = Hasher::new("cuda unit");
-    hasher.part(toolkit.nvrtc.as_os_str().as_encoded_bytes());
+    hasher.part(compiler.to_string().as_bytes());
     hasher.part(unit.file_name.as_bytes()).part(unit.source.as_bytes());
     hasher.part(&(options.len() as u64).to_le_bytes());
     for option in options {
@@ -153,7 +170,7 @@ fn run(
 }
 
 /// Returns the first error of a log, in one line.
-fn first_error(log: &str) -> String {
+pub(super) fn first_error(log: &str) -> String {
     let is_error = |line: &&str| line.contains("error");
     let line = log.lines().find(is_error).or_else(|| log.lines().find(|line| !line.is_empty()));
     line.unwrap_or("the compiler gave no reason").trim().to_string()

@@ -23,6 +23,22 @@ pub(super) struct DriverError {
 /// What is being done while a kernel runs.
 pub(super) const RUNNING: &str = "running the kernel";
 
+/// Says whether something was being done to a candidate's code, rather than to the harness's own memory.
+pub(super) fn is_about_a_kernel(doing: &str) -> bool {
+    const STEPS: [&str; 9] = [
+        "loading the module",
+        "finding the kernel's entry",
+        "asking for shared memory",
+        "asking for a large cluster",
+        "encoding a tensor map",
+        "capturing",
+        "instantiating a graph",
+        "uploading a graph",
+        "launching",
+    ];
+    STEPS.contains(&doing)
+}
+
 /// How often the cache is flushed before a reading: each takes some 40 µs.
 const FLUSHES: usize = 5;
 
@@ -127,6 +143,7 @@ impl Context {
         let info = CudaInfo {
             arch: format!("sm_{major}{minor}{variant}"),
             driver: format!("{}.{}", driver / 1000, driver % 1000 / 10),
+            driver_version: None,
             sms: self.attribute(attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?,
             warp_size: self.attribute(attribute::CU_DEVICE_ATTRIBUTE_WARP_SIZE)?,
             max_threads: self.attribute(attribute::CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK)?,
@@ -165,6 +182,10 @@ impl Context {
         }
         let Some(buffer) = &self.flush else { return Ok(()) };
         let words = buffer.bytes / 4;
+        // Lines that a kernel asked to keep would outlive the writes below. Devices without that kind of
+        // line refuse, and have none.
+        // SAFETY: the context is current.
+        let _ = unsafe { sys::cuCtxResetPersistingL2Cache() };
         // Several times: while the device writes, what is to be timed gets into its queue, and no pause of
         // this process counts.
         for _ in 0..FLUSHES {
@@ -203,6 +224,12 @@ impl Context {
         // SAFETY: both are live.
         check("uploading a graph", unsafe { sys::cuGraphUpload(graph.0, self.stream) })?;
         Ok(graph)
+    }
+
+    /// Puts a graph into the stream, without waiting for it.
+    pub(super) fn enqueue(&self, graph: &Graph) -> Result<()> {
+        // SAFETY: stream and graph are live.
+        check("launching", unsafe { sys::cuGraphLaunch(graph.0, self.stream) })
     }
 
     /// Replays a graph once, between two events; returns the seconds between them.
@@ -261,7 +288,10 @@ impl Buffer {
         let at = self.at + offset as u64;
         // SAFETY: the range is inside of the buffer and the source is a live slice.
         let code = unsafe { sys::cuMemcpyHtoD_v2(at, content.as_ptr().cast(), content.len()) };
-        check("copying to the device", code)
+        check("copying to the device", code)?;
+        // The call returns when the source has been read, which may be before it has arrived.
+        // SAFETY: the null stream is always there.
+        check("copying to the device", unsafe { sys::cuStreamSynchronize(std::ptr::null_mut()) })
     }
 
     /// Copies bytes from an offset.
@@ -358,6 +388,20 @@ pub(super) fn allow_shared_memory(function: sys::CUfunction, bytes: u32) -> Resu
     // SAFETY: the function is live.
     let code = unsafe { sys::cuFuncSetAttribute(function, what, bytes as c_int) };
     check("asking for shared memory", code)
+}
+
+/// Blocks of a cluster that every device with clusters can hold.
+const PORTABLE_CLUSTER: u32 = 8;
+
+/// Allows a function clusters of this many blocks, which not every device can hold.
+pub(super) fn allow_clusters(function: sys::CUfunction, blocks: u32) -> Result<()> {
+    use sys::CUfunction_attribute_enum as attribute;
+    if blocks <= PORTABLE_CLUSTER {
+        return Ok(());
+    }
+    let what = attribute::CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED;
+    // SAFETY: the function is live.
+    check("asking for a large cluster", unsafe { sys::cuFuncSetAttribute(function, what, 1) })
 }
 
 /// Extents of a launch.

@@ -8,12 +8,16 @@
 pub(crate) mod ceilings;
 mod compile;
 mod cublaslt;
+mod digest;
 mod driver;
+pub mod identity;
 pub(crate) mod limits;
 mod monitor;
 pub mod ncu;
+mod nvcc;
 mod nvrtc;
 mod process;
+pub mod readiness;
 pub mod sanitizer;
 pub mod sass;
 mod server;
@@ -32,15 +36,17 @@ use warpsmith_model::lab::{Role, ScalarType};
 use warpsmith_model::{Compiler, CudaInfo, DeviceInfo, Environment, Guard};
 
 pub use compile::{COMPILER, Resources, compile_unit, resources};
+pub use nvcc::NVCC;
 pub use nvrtc::{COMPILE_ARGUMENT, compile_main};
 pub use server::{DEVICE_ARGUMENT, device_main};
 
 use crate::cpu::{Cpu, CpuConfig, poison};
 use crate::target::{
-    Artifact, CaseId, Clocked, Extent, Fault, GridProgram, Program, Sanitized, Sanitizer,
+    Artifact, CaseId, Clocked, Contents, Extent, Fault, GridProgram, Program, Sanitized, Sanitizer,
     Sanitizers, Session, Target, TensorPlan, Unit, Watched,
 };
-use process::DeviceProcess;
+use crate::trace;
+use process::{DeviceProcess, Window};
 use wire::{
     Ask, Clock, GUARD_BYTES, GemmWire, LaunchWire, MapWire, Reply, ScalarWire, SessionPlan,
     TensorWire,
@@ -71,6 +77,7 @@ pub fn device_of_arch(arch: &str) -> Option<DeviceInfo> {
         cuda: Some(CudaInfo {
             arch: arch.to_string(),
             driver: String::new(),
+            driver_version: None,
             sms,
             warp_size: 32,
             max_threads: 1024,
@@ -99,6 +106,23 @@ pub fn has_driver() -> bool {
     driver::is_present()
 }
 
+/// Lists the compilers for devices; one that is not there, or does not work, is not listed.
+pub fn compilers(parts_dir: &Path) -> Vec<Compiler> {
+    let named = |name: &str, version: String| Compiler { name: name.to_string(), version };
+    let nvrtc = compile::describe(parts_dir).map(|version| named(COMPILER, version));
+    let nvcc = nvcc::describe(parts_dir).map(|version| named(NVCC, version));
+    nvrtc.into_iter().chain(nvcc).collect()
+}
+
+/// Says why one of the compilers for devices cannot be used; none where it can.
+pub fn missing_compiler(parts_dir: &Path, name: &str) -> Option<String> {
+    let described = match name {
+        NVCC => nvcc::describe(parts_dir),
+        _ => compile::describe(parts_dir),
+    };
+    described.err().map(|fault| fault.to_string())
+}
+
 /// How long the device process may take to open its context, and for all that no candidate has a part
 /// in.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -122,7 +146,7 @@ pub struct Cuda {
 #[derive(Debug)]
 struct Staged {
     tensors: Vec<TensorPlan>,
-    contents: Vec<Vec<u8>>,
+    contents: Contents,
     /// Where the reference sees them.
     on_host: Option<CaseId>,
     /// The device process that has them, by its number.
@@ -132,6 +156,7 @@ struct Staged {
 impl Cuda {
     /// Sets the target up: starts the device process and asks what device there is.
     pub fn new(config: CudaConfig) -> Result<Self, Fault> {
+        let _step = trace::step("opening the device");
         let host = Cpu::new(config.host.clone())?;
         let mut process = DeviceProcess {
             exe: config.device_exe.clone(),
@@ -140,9 +165,12 @@ impl Cuda {
             number: 0,
         };
         let described = process.ask(&Ask::Describe, &[], PATIENCE)?;
-        let Reply::Device { name, l2_bytes, ticks_per_s, info } = described else {
+        let Reply::Device { name, l2_bytes, ticks_per_s, mut info } = described else {
             return Err(misuse("the device process did not describe its device"));
         };
+        let parts_dir = config.host.cache_dir.parent().unwrap_or(Path::new("."));
+        readiness::check_driver(parts_dir, &info.driver)?;
+        info.driver_version = readiness::driver_version();
         let info = DeviceInfo {
             name,
             threads: info.sms,
@@ -169,11 +197,7 @@ impl Cuda {
     pub fn environment(&self) -> Environment {
         let mut environment = self.host.environment();
         environment.device = self.info.clone();
-        if let Ok(toolkit) = toolkit::find(self.parts_dir()) {
-            let version = toolkit.nvrtc.canonicalize().unwrap_or(toolkit.nvrtc);
-            let version = version.file_name().unwrap_or_default().to_string_lossy().to_string();
-            environment.compilers.push(Compiler { name: COMPILER.to_string(), version });
-        }
+        environment.compilers.extend(compilers(self.parts_dir()));
         // The other protections are the host's, for the reference; a candidate is device code, which makes
         // no system calls and opens no files.
         environment.isolation.sealed_inputs = Guard::Missing {
@@ -265,6 +289,7 @@ impl Cuda {
         cases: &[CaseId],
         deadline: Duration,
     ) -> Result<Box<dyn Session>, Fault> {
+        let _step = trace::step("opening a session on the device");
         let module = match program.gemm {
             None => module_of(program)?,
             Some(_) => Vec::new(),
@@ -274,7 +299,7 @@ impl Cuda {
         for case in cases {
             let staged = self.cases.get_mut(&case.0).ok_or_else(not_staged)?;
             if staged.on_device != Some(number) {
-                process.stage(case.0, &staged.contents)?;
+                process.stage(case.0, &staged.contents, true)?;
                 staged.on_device = Some(number);
             }
         }
@@ -285,18 +310,29 @@ impl Cuda {
         let Reply::Opened { remark } = process.ask(&ask, &[&module], PATIENCE)? else {
             return Err(misuse("the device process opened no session"));
         };
-        drop(process);
-        let outputs: Vec<usize> = (0..program.tensors.len())
+        let outputs: Vec<(usize, usize)> = (0..program.tensors.len())
             .filter(|idx| program.tensors[*idx].role == Role::Output)
+            .map(|idx| (idx, program.tensors[idx].bytes()))
             .collect();
+        let slot_bytes = outputs.iter().map(|(_, bytes)| bytes + 2 * GUARD_BYTES).sum::<usize>();
+        let window = match process.window((slot_bytes * cases.len()).max(1)) {
+            Ok(window) => window,
+            Err(fault) => {
+                let _ = process.ask(&Ask::Close { session }, &[], PATIENCE);
+                return Err(fault);
+            }
+        };
+        drop(process);
         Ok(Box::new(CudaSession {
             device: Arc::clone(&self.device),
             number,
             session,
             deadline,
             ticks_per_s: self.info.ticks_per_s.unwrap_or(1e9),
-            regions: vec![Vec::new(); cases.len()],
-            outputs: outputs.iter().map(|idx| (*idx, program.tensors[*idx].bytes())).collect(),
+            window: Some(window),
+            slot_bytes,
+            fetched: vec![false; cases.len()],
+            outputs,
             lost: None,
             remark,
         }))
@@ -310,7 +346,7 @@ impl Target for Cuda {
 
     fn compile(&mut self, unit: &Unit) -> Result<Artifact, Fault> {
         match unit.compiler.as_str() {
-            COMPILER => {
+            COMPILER | NVCC => {
                 let executable = self.config.device_exe.as_deref();
                 compile_unit(&self.config.host.cache_dir, executable, unit)
             }
@@ -319,12 +355,12 @@ impl Target for Cuda {
         }
     }
 
-    fn stage(&mut self, tensors: &[TensorPlan], contents: &[Vec<u8>]) -> Result<CaseId, Fault> {
+    fn stage(&mut self, tensors: &[TensorPlan], contents: &Contents) -> Result<CaseId, Fault> {
         let id = self.next_case;
         self.next_case += 1;
         let staged = Staged {
             tensors: tensors.to_vec(),
-            contents: contents.to_vec(),
+            contents: Arc::clone(contents),
             on_host: None,
             on_device: None,
         };
@@ -507,8 +543,12 @@ struct CudaSession {
     session: u64,
     deadline: Duration,
     ticks_per_s: f64,
-    /// By slot, the outputs with their guards, as the last launch left them.
-    regions: Vec<Vec<Vec<u8>>>,
+    /// The outputs with their guards, slot by slot, as the last launch of each left them; none after the
+    /// session has given it back.
+    window: Option<Window>,
+    slot_bytes: usize,
+    /// By slot, whether its outputs are in the window.
+    fetched: Vec<bool>,
     /// The output tensors and their sizes.
     outputs: Vec<(usize, usize)>,
     /// Why the session cannot go on.
@@ -542,23 +582,26 @@ impl CudaSession {
     }
 
     fn fetch(&mut self, slot: usize) -> Result<(), Fault> {
-        let bytes = {
-            let mut process = self.process()?;
-            let ask = Ask::Fetch { session: self.session, slot };
-            let Reply::Bytes(count) = process.ask(&ask, &[], PATIENCE)? else {
-                return Err(misuse("the device process sent no outputs"));
-            };
-            process.bytes(count)?
-        };
-        let mut rest = bytes.as_slice();
-        let mut regions = Vec::new();
-        for (_, size) in &self.outputs {
-            let (region, after) = rest.split_at(size + 2 * GUARD_BYTES);
-            regions.push(region.to_vec());
-            rest = after;
-        }
-        self.regions[slot] = regions;
+        let _step = trace::step("fetching outputs");
+        let window = self.window.as_ref().map_or(0, |window| window.number);
+        let offset = slot * self.slot_bytes;
+        let ask = Ask::Fetch { session: self.session, slot, window, offset };
+        self.process()?.ask(&ask, &[], PATIENCE)?;
+        self.fetched[slot] = true;
         Ok(())
+    }
+
+    /// Returns an output with its guards; nothing for a slot that was never launched.
+    fn region(&self, slot: usize, output: usize) -> &[u8] {
+        let region_bytes = |(_, bytes): &(usize, usize)| bytes + 2 * GUARD_BYTES;
+        match &self.window {
+            Some(window) if self.fetched[slot] => {
+                let before: usize = self.outputs[..output].iter().map(region_bytes).sum();
+                let start = slot * self.slot_bytes + before;
+                &window.content()[start..start + region_bytes(&self.outputs[output])]
+            }
+            _ => &[],
+        }
     }
 }
 
@@ -593,15 +636,16 @@ impl Session for CudaSession {
     fn output(&self, case: usize, tensor: usize) -> &[u8] {
         let idx = self.outputs.iter().position(|(output, _)| *output == tensor);
         let idx = idx.expect("callers name an output of the program");
-        let (_, size) = self.outputs[idx];
-        // A slot that was never launched has nothing to show.
-        self.regions[case].get(idx).map_or(&[], |region| &region[GUARD_BYTES..GUARD_BYTES + size])
+        let region = self.region(case, idx);
+        region.get(GUARD_BYTES..region.len() - GUARD_BYTES.min(region.len())).unwrap_or_default()
     }
 
     fn overwritten_guard(&self, case: usize) -> Option<usize> {
-        self.regions[case].iter().zip(&self.outputs).find_map(|(region, (tensor, size))| {
-            let is_intact = poison::canary_intact(&region[..GUARD_BYTES])
-                && poison::canary_intact(&region[GUARD_BYTES + size..]);
+        self.outputs.iter().enumerate().find_map(|(idx, (tensor, size))| {
+            let region = self.region(case, idx);
+            let is_intact = region.is_empty()
+                || (poison::canary_intact(&region[..GUARD_BYTES])
+                    && poison::canary_intact(&region[GUARD_BYTES + size..]));
             (!is_intact).then_some(*tensor)
         })
     }
@@ -617,9 +661,13 @@ impl Session for CudaSession {
 
 impl Drop for CudaSession {
     fn drop(&mut self) {
+        let window = self.window.take();
         if let Ok(mut process) = self.process() {
             // A process that cannot be told has ended, and the session with it.
             let _ = process.ask(&Ask::Close { session: self.session }, &[], PATIENCE);
+            if let Some(window) = window.filter(|_| process.number == self.number) {
+                process.give_back(window);
+            }
         }
     }
 }

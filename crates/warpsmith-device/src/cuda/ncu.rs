@@ -19,6 +19,10 @@ pub const HOW_TO_GET: &str = "install Nsight Compute (package `cuda-nsight-compu
     `nsight-compute` of NVIDIA's repository, or https://developer.nvidia.com/nsight-compute) and put \
     `ncu` on PATH";
 
+/// What to do about a profiler that does not work.
+const HOW_TO_TRY: &str =
+    "`ncu --version` shows whether it works at all, and `warpsmith profile` tries again";
+
 /// How to let a user read the counters.
 pub const HOW_TO_ALLOW: &str = "put the line `options nvidia NVreg_RestrictProfilingToAdminUsers=0` \
     into /etc/modprobe.d/nvidia-profiling.conf and load the driver again (or reboot), or run as root \
@@ -53,25 +57,25 @@ pub struct Recording {
     pub report: Vec<u8>,
 }
 
-/// Why there is no recording.
+/// Why there is no recording. Whatever goes wrong with the profiler, a diagnosis goes on without
+/// counters and says this.
 #[derive(Debug, thiserror::Error)]
-pub enum NoRecording {
-    /// Something that a person can mend; a diagnosis goes on without counters.
-    #[error("{reason}; {how}")]
-    Unavailable {
-        /// Why.
-        reason: String,
-        /// What to do.
-        how: String,
-    },
-    /// We broke.
-    #[error(transparent)]
-    Broken(#[from] Fault),
+#[error("{reason}; {how}")]
+pub struct NoRecording {
+    /// Why.
+    pub reason: String,
+    /// What to do.
+    pub how: String,
 }
 
 impl NoRecording {
-    fn unavailable(reason: impl Into<String>, how: &str) -> Self {
-        Self::Unavailable { reason: reason.into(), how: how.to_string() }
+    fn new(reason: impl Into<String>, how: &str) -> Self {
+        Self { reason: reason.into(), how: how.to_string() }
+    }
+
+    /// The profiler at this path does not do what it should.
+    fn failed(path: &Path, why: impl std::fmt::Display) -> Self {
+        Self::new(format!("the profiler {} failed: {why}", path.display()), HOW_TO_TRY)
     }
 }
 
@@ -81,9 +85,9 @@ pub fn find() -> Result<Ncu, NoRecording> {
     let path = looked
         .iter()
         .find(|path| path.is_file())
-        .ok_or_else(|| NoRecording::unavailable("the profiler `ncu` was not found", HOW_TO_GET))?;
+        .ok_or_else(|| NoRecording::new("the profiler `ncu` was not found", HOW_TO_GET))?;
     let output = Command::new(path).arg("--version").stdin(Stdio::null()).output();
-    let output = output.map_err(running(path))?;
+    let output = output.map_err(|error| NoRecording::failed(path, error))?;
     let words = String::from_utf8_lossy(&output.stdout).to_string();
     Ok(Ncu { path: path.clone(), version: version_in(&words) })
 }
@@ -140,30 +144,41 @@ pub fn record(
 ) -> Result<Recording, NoRecording> {
     let (log, export) = (folder.join("ncu.log"), folder.join("profile"));
     let report = folder.join("profile.ncu-rep");
-    let watched = watch(&watcher(ncu, &log, &export))?;
+    let failed = |fault: Fault| NoRecording::failed(&ncu.path, in_full(&fault));
+    let watched = watch(&watcher(ncu, &log, &export)).map_err(failed)?;
     let said = fs::read_to_string(&log).unwrap_or_default();
     if let Err(forbidden @ TableError::Forbidden) = table::parse(&said) {
-        return Err(NoRecording::unavailable(forbidden.to_string(), HOW_TO_ALLOW));
+        return Err(NoRecording::new(forbidden.to_string(), HOW_TO_ALLOW));
     }
     if let Some(fault) = watched.fault {
         let reason = format!("the kernel did not run under the profiler: {fault}");
-        return Err(NoRecording::unavailable(reason, &quoted(&said)));
+        return Err(NoRecording::new(reason, &quoted(&said)));
     }
     if !report.is_file() {
         let ended = watched.status.map_or("did not end in time".to_string(), |it| it.to_string());
         let reason = format!("{} wrote no report ({ended})", ncu.path.display());
-        return Err(NoRecording::unavailable(reason, &quoted(&said)));
+        return Err(NoRecording::new(reason, &quoted(&said)));
     }
-    let csv = import(ncu, &report, folder)?;
+    let csv = import(ncu, &report, folder, IMPORT_DEADLINE).map_err(failed)?;
     let launches = table::parse(&csv).map_err(|error| {
         let how = match error {
             TableError::Forbidden => HOW_TO_ALLOW.to_string(),
             _ => quoted(&said),
         };
-        NoRecording::unavailable(error.to_string(), &how)
+        NoRecording::new(error.to_string(), &how)
     })?;
-    let report = fs::read(&report).map_err(running(&report))?;
+    let report = fs::read(&report).map_err(|error| {
+        NoRecording::failed(&ncu.path, format!("{}: {error}", report.display()))
+    })?;
     Ok(Recording { launches, csv, report })
+}
+
+/// Says a fault with what caused it.
+fn in_full(fault: &Fault) -> String {
+    match std::error::Error::source(fault) {
+        Some(cause) => format!("{fault}: {cause}"),
+        None => fault.to_string(),
+    }
 }
 
 fn quoted(said: &str) -> String {
@@ -202,7 +217,7 @@ fn watcher(ncu: &Ncu, log: &Path, export: &Path) -> Vec<OsString> {
 }
 
 /// Prints a report as a table.
-fn import(ncu: &Ncu, report: &Path, folder: &Path) -> Result<String, Fault> {
+fn import(ncu: &Ncu, report: &Path, folder: &Path, deadline: Duration) -> Result<String, Fault> {
     let failed = running(&ncu.path);
     let path = folder.join("profile.csv");
     let mut child = Command::new(&ncu.path)
@@ -216,11 +231,11 @@ fn import(ncu: &Ncu, report: &Path, folder: &Path) -> Result<String, Fault> {
         .map_err(&failed)?;
     let started = Instant::now();
     while child.try_wait().map_err(&failed)?.is_none() {
-        if started.elapsed() > IMPORT_DEADLINE {
+        if started.elapsed() > deadline {
             // It may have ended just now; both are well.
             let _ = child.kill();
             child.wait().map_err(&failed)?;
-            return Err(Fault::TimedOut { limit_s: IMPORT_DEADLINE.as_secs_f64() });
+            return Err(Fault::TimedOut { limit_s: deadline.as_secs_f64() });
         }
         std::thread::sleep(LOOK);
     }
@@ -297,6 +312,32 @@ mod tests {
         check("", "", "", &["wrote no report", "said nothing"]);
         check("==PROF== fine", "REPORT", "", &["no table of metrics", "fine"]);
         check("==PROF== fine", "REPORT", &TABLE[..TABLE.len() - 10], &["cut off"]);
+    }
+
+    #[test]
+    fn a_profiler_that_cannot_be_run_or_hangs_is_told() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let ncu = stand_in(folder.path(), "", "REPORT", TABLE);
+        let broken = || Fault::Broken {
+            what: "starting the device process".to_string(),
+            source: std::io::Error::other("no such program"),
+        };
+        let found = record(&ncu, folder.path(), |_| Err(broken())).expect_err("no recording");
+        assert!(found.reason.contains("starting the device process: no such program"), "{found}");
+        // It writes its report, and is gone when that is to be read.
+        let found = record(&ncu, folder.path(), |watcher| {
+            let status = Command::new(&watcher[0]).args(&watcher[1..]).status();
+            fs::remove_file(&watcher[0]).expect("removed");
+            Ok(Watched { status: status.ok(), fault: None })
+        });
+        let found = found.expect_err("no recording");
+        assert!(found.reason.contains("failed: using"), "{found}");
+        // It does not come to an end.
+        fs::write(&ncu.path, "#!/bin/sh\nexec sleep 60\n").expect("a script");
+        fs::set_permissions(&ncu.path, fs::Permissions::from_mode(0o755)).expect("executable");
+        let soon = Duration::from_millis(50);
+        let found = import(&ncu, &ncu.path, folder.path(), soon).expect_err("no table");
+        assert!(matches!(found, Fault::TimedOut { .. }), "{found}");
     }
 
     #[test]

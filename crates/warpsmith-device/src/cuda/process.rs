@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::io::{self, Write};
 use std::net::Shutdown;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -11,9 +11,11 @@ use std::time::{Duration, Instant};
 
 use warpsmith_model::CrashCause;
 
-use super::wire::{self, Ask, FailureKind, Reply};
+use super::wire::{Ask, FailureKind, Reply};
 use super::{DEVICE_ARGUMENT, FINISH_LOOK, PATIENCE, broken, module_of, session_plan};
-use crate::sys::socket::{receive_message, send_message};
+use crate::sys::memory::{Mapping, MemoryFile};
+use crate::sys::process;
+use crate::sys::socket::{receive_message, send_descriptors, send_message};
 use crate::target::{CaseId, Fault, Program};
 
 /// The process that owns the device, and its successors.
@@ -31,10 +33,33 @@ pub(super) struct DeviceProcess {
 pub(super) struct Running {
     child: Child,
     socket: UnixStream,
+    /// Shared memory that no session uses at the moment; its pages are there already.
+    idle: Vec<Window>,
+    /// Counts what was ever shared.
+    n_windows: u64,
+}
+
+/// Memory that the device process puts outputs into.
+#[derive(Debug)]
+pub(super) struct Window {
+    pub(super) number: u64,
+    pub(super) bytes: usize,
+    mapping: Mapping,
+}
+
+impl Window {
+    /// Returns what the process put there.
+    pub(super) fn content(&self) -> &[u8] {
+        // SAFETY: the mapping is readable, and the process writes only while a fetch is asked for, which
+        // takes the session that owns this window exclusively.
+        unsafe { self.mapping.content() }
+    }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
+        // A watcher does not take along what it watches.
+        process::kill_descendants(self.child.id() as i32);
         // Both fail only for a process that has ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -55,7 +80,7 @@ impl DeviceProcess {
                 .spawn()
                 .map_err(&starting)?;
             self.number += 1;
-            self.running = Some(Running { child, socket });
+            self.running = Some(Running { child, socket, idle: Vec::new(), n_windows: 0 });
         }
         Ok(self.number)
     }
@@ -75,11 +100,46 @@ impl DeviceProcess {
     }
 
     /// Takes in the inputs of a case.
-    pub(super) fn stage(&mut self, case: usize, contents: &[Vec<u8>]) -> Result<(), Fault> {
+    pub(super) fn stage(
+        &mut self,
+        case: usize,
+        contents: &[Vec<u8>],
+        judged: bool,
+    ) -> Result<(), Fault> {
         let sizes = contents.iter().map(Vec::len).collect();
         let payload: Vec<&[u8]> = contents.iter().map(Vec::as_slice).collect();
-        self.ask(&Ask::Stage { case, sizes }, &payload, PATIENCE)?;
+        self.ask(&Ask::Stage { case, sizes, judged }, &payload, PATIENCE)?;
         Ok(())
+    }
+
+    /// Returns memory of at least this size that is shared with the process; what was given back before,
+    /// if it is large enough.
+    pub(super) fn window(&mut self, bytes: usize) -> Result<Window, Fault> {
+        self.alive()?;
+        let sharing = broken("sharing memory with the device process");
+        let running = self.running.as_mut();
+        let running = running.ok_or_else(|| sharing(io::Error::other("no process")))?;
+        if let Some(idx) = running.idle.iter().position(|window| window.bytes >= bytes) {
+            return Ok(running.idle.swap_remove(idx));
+        }
+        // What is too small now was for smaller outputs, which are over or fit into this one.
+        let too_small = std::mem::take(&mut running.idle);
+        let number = running.n_windows;
+        running.n_windows += 1;
+        for window in too_small {
+            self.ask(&Ask::Unshare { window: window.number }, &[], PATIENCE)?;
+        }
+        let file = MemoryFile::create(c"warpsmith outputs", bytes).map_err(&sharing)?;
+        let mapping = Mapping::shared(file.as_fd(), bytes).map_err(&sharing)?;
+        self.ask_sharing(&Ask::Share { window: number, bytes }, file.as_fd())?;
+        Ok(Window { number, bytes, mapping })
+    }
+
+    /// Takes memory back, for the next session.
+    pub(super) fn give_back(&mut self, window: Window) {
+        if let Some(running) = &mut self.running {
+            running.idle.push(window);
+        }
     }
 
     /// Runs a program once on a case, without a clock, and forgets both.
@@ -91,7 +151,7 @@ impl DeviceProcess {
         deadline: Duration,
     ) -> Result<(), Fault> {
         let module = module_of(program)?;
-        self.stage(case.0, contents)?;
+        self.stage(case.0, contents, false)?;
         let session = 0;
         let plan = Box::new(session_plan(program, &[case], module.len()));
         self.ask(&Ask::Open { session, plan }, &[&module], PATIENCE.max(deadline))?;
@@ -128,7 +188,22 @@ impl DeviceProcess {
         deadline: Duration,
     ) -> Result<Reply, Fault> {
         self.alive()?;
-        let talked = self.talk(ask, payload, deadline);
+        let talked = self.talk(ask, payload, None, deadline);
+        self.understand(talked, deadline)
+    }
+
+    /// Asks, with a descriptor behind the question.
+    fn ask_sharing(&mut self, ask: &Ask, descriptor: BorrowedFd<'_>) -> Result<Reply, Fault> {
+        let talked = self.talk(ask, &[], Some(descriptor), PATIENCE);
+        self.understand(talked, PATIENCE)
+    }
+
+    /// Tells what an answer, or its absence, means.
+    fn understand(
+        &mut self,
+        talked: io::Result<Reply>,
+        deadline: Duration,
+    ) -> Result<Reply, Fault> {
         match talked {
             Ok(Reply::Failed(failure)) => {
                 let message = failure.message;
@@ -172,10 +247,11 @@ impl DeviceProcess {
         }
     }
 
-    pub(super) fn talk(
+    fn talk(
         &mut self,
         ask: &Ask,
         payload: &[&[u8]],
+        descriptor: Option<BorrowedFd<'_>>,
         deadline: Duration,
     ) -> io::Result<Reply> {
         let running = self.running.as_mut().ok_or_else(|| io::Error::other("no process"))?;
@@ -186,18 +262,9 @@ impl DeviceProcess {
         for bytes in payload {
             running.socket.write_all(bytes)?;
         }
+        if let Some(descriptor) = descriptor {
+            send_descriptors(&running.socket, &[descriptor])?;
+        }
         receive_message(&mut running.socket)
-    }
-
-    /// Receives the bytes that follow an answer.
-    pub(super) fn bytes(&mut self, count: usize) -> Result<Vec<u8>, Fault> {
-        let receiving = broken("receiving outputs");
-        let running = self.running.as_mut();
-        let running = running.ok_or_else(|| receiving(io::Error::other("no process")))?;
-        wire::receive_bytes(&mut running.socket, count).map_err(|error| {
-            // What is left of them would be taken for the next answer.
-            self.running = None;
-            receiving(error)
-        })
     }
 }

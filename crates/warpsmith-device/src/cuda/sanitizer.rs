@@ -100,6 +100,10 @@ pub(super) fn check(
     }
     match watched.fault {
         Some(Fault::TimedOut { limit_s }) => return Ok(Sanitized::Unfinished { limit_s }),
+        // The gate ran the same launches without it, so this is between the kernel and the tool.
+        Some(Fault::Crashed(cause)) => {
+            return Ok(Sanitized::Doubtful(format!("the kernel does not run under it: {cause}")));
+        }
         Some(fault) => return Err(no_verdict(tool, &fault.to_string(), &log)),
         None => {}
     }
@@ -178,11 +182,16 @@ fn summary(log: &str) -> Option<u64> {
     })
 }
 
-/// Returns the tool's own words where it says that it may have missed something.
+/// Returns the tool's own words where it says more than that it found nothing: that it was switched off,
+/// lost track of a launch, does not know the device. Whatever it is, it is no clean bill.
 fn doubt(log: &str) -> Option<String> {
-    said(log, "Errors might go undetected")
-        .or_else(|| said(log, "Internal Sanitizer Error"))
-        .or_else(|| misled(log))
+    let is_usual = |line: &str| {
+        line.trim().is_empty()
+            || line == "COMPUTE-SANITIZER"
+            || line.contains("ERROR SUMMARY: ")
+            || line.contains("RACECHECK SUMMARY: ")
+    };
+    log.lines().filter_map(content).find(|line| !is_usual(line)).map(str::to_string)
 }
 
 /// Returns the tool's own words where it says that what it reports may be wrong: it lost track of the
@@ -418,6 +427,10 @@ mod tests {
                    ========= ERROR SUMMARY: 0 errors\n";
         assert!(first_flaw(log).is_none());
         assert!(doubt(log).expect("a doubt").contains("didn't track the launch"));
+        let off = "========= COMPUTE-SANITIZER\n\
+                   ========= CUDA initialized before the Sanitizer. The Sanitizer will be disabled\n\
+                   ========= ERROR SUMMARY: 0 errors\n";
+        assert!(doubt(off).expect("a doubt").contains("disabled"));
         let overflow = "========= Warning: Detected overflow of tracked cuda::barrier structures. Results \
                         might be incorrect. Try using --num-cuda-barriers to fix the issue\n";
         assert!(misled(overflow).is_some() && doubt(overflow).is_some());

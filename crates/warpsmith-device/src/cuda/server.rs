@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::os::fd::{FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, FromRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::rc::Rc;
@@ -15,6 +15,7 @@ use cudarc::driver::sys::{CUfunction, CUresult, CUstream};
 use warpsmith_model::{DeviceState, stats};
 
 use super::cublaslt::{Library, Matrices, Product, Proposal};
+use super::digest::{Digester, WORD_BYTES};
 use super::driver::{self, Argument, Buffer, Context, DriverError, Extents, MapShape, Module};
 use super::monitor::Monitor;
 use super::stamps::Stamps;
@@ -23,14 +24,19 @@ use super::wire::{
     TensorWire,
 };
 use crate::cpu::poison::{self, INPUT_SLACK};
+use crate::sys::memory::Mapping;
 use crate::sys::process;
-use crate::sys::socket::{receive_message, send_message};
+use crate::sys::socket::{receive_descriptors, receive_message, send_message};
+use crate::trace;
 
 /// The first argument that makes a binary call [`device_main`].
 pub const DEVICE_ARGUMENT: &str = "__cuda";
 
 /// Bytes that are written between readings, as a multiple of the cache.
 const FLUSH_FACTOR: usize = 2;
+
+/// Launches that warm the caches before a warm reading.
+const WARM_UPS: usize = 4;
 
 /// How often each algorithm that a library proposes is timed before one is chosen.
 const CHOOSING_ROUNDS: usize = 5;
@@ -57,7 +63,9 @@ fn serve() -> io::Result<()> {
     process::die_with_parent()?;
     // SAFETY: the worker made standard input a socket and nothing else in this process uses it.
     let mut socket = UnixStream::from(unsafe { OwnedFd::from_raw_fd(0) });
+    let opening = trace::step("opening the context");
     let mut device = Device::open();
+    drop(opening);
     loop {
         let ask: Ask = receive_message(&mut socket)?;
         let payload = match &ask {
@@ -65,15 +73,19 @@ fn serve() -> io::Result<()> {
             Ask::Open { plan, .. } => wire::receive_bytes(&mut socket, plan.module_bytes)?,
             _ => Vec::new(),
         };
+        let shared = match &ask {
+            Ask::Share { bytes, .. } => {
+                let descriptor = receive_descriptors(&socket, 1)?.remove(0);
+                Some(Mapping::shared(descriptor.as_fd(), *bytes)?)
+            }
+            _ => None,
+        };
         let answered = match &mut device {
-            Ok(device) => device.answer(&ask, &payload),
+            Ok(device) => device.answer(&ask, &payload, shared),
             Err(failure) => Err(failure.clone()),
         };
         match answered {
-            Ok((reply, bytes)) => {
-                send_message(&mut socket, &reply)?;
-                io::Write::write_all(&mut socket, &bytes)?;
-            }
+            Ok(reply) => send_message(&mut socket, &reply)?,
             Err(failure) => {
                 let is_lost = failure.kind == FailureKind::Faulted;
                 send_message(&mut socket, &Reply::Failed(failure))?;
@@ -85,7 +97,7 @@ fn serve() -> io::Result<()> {
     }
 }
 
-type Answered = Result<(Reply, Vec<u8>), Failure>;
+type Answered = Result<Reply, Failure>;
 
 struct Device {
     context: Context,
@@ -97,13 +109,26 @@ struct Device {
     /// Made when cycles are first asked for.
     stamps: Option<Stamps>,
     buffers: Buffers,
-    /// Inputs on the device, and what they should be.
-    cases: HashMap<usize, Vec<(Buffer, Vec<u8>)>>,
+    /// Inputs on the device.
+    cases: HashMap<usize, Vec<Input>>,
+    /// Made when the first inputs are staged that will be judged.
+    digester: Option<Digester>,
+    /// What copies are timed with.
+    copied: Option<[Buffer; 2]>,
+    /// Memory that is shared with the worker, for outputs.
+    windows: HashMap<u64, Mapping>,
     sessions: HashMap<u64, Session>,
     /// Loaded when the first session needs it.
     library: Option<Rc<Library>>,
     /// Algorithms that were chosen, with the words for them: every session of a product uses the same.
     choices: Vec<(GemmWire, Proposal, String)>,
+}
+
+/// An input on the device.
+struct Input {
+    buffer: Buffer,
+    /// Of the buffer as it was staged; none when nobody will ask whether it changed.
+    digest: Option<u64>,
 }
 
 /// What buffers are like.
@@ -165,101 +190,124 @@ impl Device {
             stamps: None,
             buffers: Buffers::Guarded,
             cases: HashMap::new(),
+            digester: None,
+            copied: None,
+            windows: HashMap::new(),
             sessions: HashMap::new(),
             library: None,
             choices: Vec::new(),
         })
     }
 
-    fn answer(&mut self, ask: &Ask, payload: &[u8]) -> Answered {
-        let done = (Reply::Done, Vec::new());
+    fn answer(&mut self, ask: &Ask, payload: &[u8], shared: Option<Mapping>) -> Answered {
         Ok(match ask {
             Ask::Describe => {
                 let (name, l2_bytes, mut info) = self.context.describe().map_err(failure)?;
                 info.unmonitored = self.monitor.as_ref().err().cloned();
                 let ticks_per_s = self.context.ticks_per_s().map_err(failure)?;
-                (Reply::Device { name, l2_bytes, ticks_per_s, info }, Vec::new())
+                Reply::Device { name, l2_bytes, ticks_per_s, info }
             }
             Ask::Strip => {
                 self.buffers = Buffers::Bare;
-                done
+                Reply::Done
             }
-            Ask::Stage { case, sizes } => {
-                self.stage(*case, sizes, payload)?;
-                done
+            Ask::Stage { case, sizes, judged } => {
+                self.stage(*case, sizes, payload, *judged)?;
+                Reply::Done
             }
             Ask::Unstage { case } => {
                 self.cases.remove(case);
-                done
+                Reply::Done
             }
-            Ask::Changed { case } => (Reply::Changed(self.changed(*case)?), Vec::new()),
+            Ask::Changed { case } => Reply::Changed(self.changed(*case)?),
             Ask::Open { session, plan } => {
                 let (opened, remark) = self.prepare(plan, payload)?;
                 self.sessions.insert(*session, opened);
-                (Reply::Opened { remark }, Vec::new())
+                Reply::Opened { remark }
             }
-            Ask::Launch { session, slots, clock } => {
-                (self.launch(*session, slots, *clock)?, Vec::new())
-            }
+            Ask::Launch { session, slots, clock } => self.launch(*session, slots, *clock)?,
             Ask::Copy { bytes } => {
                 let seconds = self.time_copy(*bytes)?;
-                (Reply::Clocked { seconds, state: self.state() }, Vec::new())
+                Reply::Clocked { seconds, state: self.state() }
             }
-            Ask::Limits => {
-                (Reply::Limits(self.monitor.as_ref().ok().map(Monitor::limits)), Vec::new())
-            }
+            Ask::Limits => Reply::Limits(self.monitor.as_ref().ok().map(Monitor::limits)),
             Ask::Watch { session, slot } => {
                 let session = self.session(*session)?;
                 let mut arguments = [session.arguments(*slot, &self.cases)?];
                 session.enqueue(self.context.stream, &mut arguments).map_err(failure)?;
                 self.context.synchronize().map_err(failure)?;
-                done
+                Reply::Done
             }
-            Ask::Fetch { session, slot } => {
-                let bytes = self.fetch(*session, *slot)?;
-                (Reply::Bytes(bytes.len()), bytes)
+            Ask::Share { window, .. } => {
+                self.windows.extend(shared.map(|mapping| (*window, mapping)));
+                Reply::Done
+            }
+            Ask::Unshare { window } => {
+                self.windows.remove(window);
+                Reply::Done
+            }
+            Ask::Fetch { session, slot, window, offset } => {
+                self.fetch(*session, *slot, *window, *offset)?;
+                Reply::Done
             }
             Ask::Poison { session, slot } => {
                 self.session(*session)?.poison(*slot)?;
-                done
+                Reply::Done
             }
             Ask::Close { session } => {
                 self.sessions.remove(session);
-                done
+                Reply::Done
             }
         })
     }
 
-    fn stage(&mut self, case: usize, sizes: &[usize], payload: &[u8]) -> Result<(), Failure> {
+    fn stage(
+        &mut self,
+        case: usize,
+        sizes: &[usize],
+        payload: &[u8],
+        judged: bool,
+    ) -> Result<(), Failure> {
+        if judged && self.digester.is_none() {
+            self.digester = Some(Digester::new(self.sms).map_err(failure)?);
+        }
         let mut inputs = Vec::new();
         let mut rest = payload;
         for size in sizes {
             let (content, after) = rest.split_at(*size);
             rest = after;
             let guard_bytes = self.buffers.guard_bytes();
-            let buffer = Buffer::new(size + 2 * guard_bytes).map_err(failure)?;
+            let bytes = match self.buffers {
+                Buffers::Guarded => (size + 2 * guard_bytes).next_multiple_of(WORD_BYTES),
+                Buffers::Bare => *size,
+            };
+            let buffer = Buffer::new(bytes).map_err(failure)?;
             if self.buffers == Buffers::Guarded {
                 // What lies beside an input is NaN in every element type.
                 buffer.fill(0, buffer.bytes, &[INPUT_SLACK]).map_err(failure)?;
             }
             buffer.write(guard_bytes, content).map_err(failure)?;
-            inputs.push((buffer, content.to_vec()));
+            let digest = match &self.digester {
+                Some(digester) if judged => {
+                    Some(digester.of(&self.context, &buffer).map_err(failure)?)
+                }
+                _ => None,
+            };
+            inputs.push(Input { buffer, digest });
         }
         self.cases.insert(case, inputs);
         Ok(())
     }
 
+    /// Returns the first input of a case that is not what was staged, or whose guards are not.
     fn changed(&self, case: usize) -> Result<Option<usize>, Failure> {
         let inputs = self.cases.get(&case).ok_or_else(no_case)?;
-        for (idx, (buffer, expected)) in inputs.iter().enumerate() {
-            let mut region = vec![0; buffer.bytes];
-            buffer.read(0, &mut region).map_err(failure)?;
-            let guard_bytes = self.buffers.guard_bytes();
-            let content = guard_bytes..guard_bytes + expected.len();
-            let is_slack = |byte: &u8| *byte == INPUT_SLACK;
-            let guards_hold = region[..content.start].iter().all(is_slack)
-                && region[content.end..].iter().all(is_slack);
-            if !guards_hold || region[content] != *expected {
+        for (idx, input) in inputs.iter().enumerate() {
+            let now = match &self.digester {
+                Some(digester) => Some(digester.of(&self.context, &input.buffer).map_err(failure)?),
+                None => None,
+            };
+            if now.is_none() || now != input.digest {
                 return Ok(Some(idx));
             }
         }
@@ -410,7 +458,10 @@ impl Device {
         });
         let graph = graph.map_err(failure)?;
         if clock == Clock::Warm {
-            self.context.replay(&graph).map_err(failure)?;
+            // Several times, as the flush below: what is timed gets into the queue meanwhile.
+            for _ in 0..WARM_UPS {
+                self.context.enqueue(&graph).map_err(failure)?;
+            }
         } else {
             let flush_bytes = FLUSH_FACTOR * (self.l2_bytes as usize).max(1 << 20);
             self.context.flush_cache(flush_bytes).map_err(failure)?;
@@ -429,10 +480,20 @@ impl Device {
 
     /// Times a copy with the clock and the care that launches get.
     fn time_copy(&mut self, bytes: usize) -> Result<f64, Failure> {
-        let (from, to) =
-            (Buffer::new(bytes).map_err(failure)?, Buffer::new(bytes).map_err(failure)?);
         let stream = self.context.stream;
-        let graph = self.context.capture(|| to.copy_from(&from, stream)).map_err(failure)?;
+        let buffers = match self.copied.take() {
+            Some(buffers) if buffers[0].bytes == bytes => buffers,
+            _ => {
+                let make = || Buffer::new(bytes).map_err(failure);
+                let [from, to] = [make()?, make()?];
+                // Memory that was never touched is slower.
+                to.copy_from(&from, stream).map_err(failure)?;
+                self.context.synchronize().map_err(failure)?;
+                [from, to]
+            }
+        };
+        let [from, to] = self.copied.insert(buffers);
+        let graph = self.context.capture(|| to.copy_from(from, stream)).map_err(failure)?;
         self.flush_cache()?;
         let seconds = self.context.replay(&graph).map_err(failure)?;
         self.context.synchronize().map_err(failure)?;
@@ -448,15 +509,24 @@ impl Device {
         self.sessions.get(&session).ok_or_else(no_session)
     }
 
-    fn fetch(&self, session: u64, slot: usize) -> Result<Vec<u8>, Failure> {
-        let outputs = self.session(session)?.outputs.get(slot).ok_or_else(no_case)?;
-        let mut bytes = vec![0; outputs.iter().map(|output| output.bytes).sum()];
-        let mut at = 0;
+    fn fetch(
+        &mut self,
+        session: u64,
+        slot: usize,
+        window: u64,
+        offset: usize,
+    ) -> Result<(), Failure> {
+        let session = self.sessions.get(&session).ok_or_else(no_session)?;
+        let outputs = session.outputs.get(slot).ok_or_else(no_case)?;
+        let window = self.windows.get_mut(&window).ok_or_else(no_window)?;
+        // SAFETY: the mapping is writable, and the worker waits for the answer before it looks.
+        let mut rest = unsafe { window.content_mut() }.get_mut(offset..).ok_or_else(no_window)?;
         for output in outputs {
-            output.read(0, &mut bytes[at..at + output.bytes]).map_err(failure)?;
-            at += output.bytes;
+            let (region, after) = rest.split_at_mut_checked(output.bytes).ok_or_else(no_window)?;
+            output.read(0, region).map_err(failure)?;
+            rest = after;
         }
-        Ok(bytes)
+        Ok(())
     }
 }
 
@@ -524,7 +594,7 @@ impl Session {
     fn arguments(
         &self,
         slot: usize,
-        cases: &HashMap<usize, Vec<(Buffer, Vec<u8>)>>,
+        cases: &HashMap<usize, Vec<Input>>,
     ) -> Result<Vec<Argument>, Failure> {
         let case = self.plan.cases.get(slot).ok_or_else(no_case)?;
         let mut inputs = cases.get(case).ok_or_else(no_case)?.iter();
@@ -533,7 +603,7 @@ impl Session {
         for tensor in &self.plan.tensors {
             let buffer = match tensor.is_output {
                 true => outputs.next(),
-                false => inputs.next().map(|(buffer, _)| buffer),
+                false => inputs.next().map(|input| &input.buffer),
             };
             let guard_bytes = self.buffers.guard_bytes() as u64;
             tensors.push(buffer.ok_or_else(no_case)?.at + guard_bytes);
@@ -584,6 +654,7 @@ fn load_kernel(plan: &SessionPlan, module: &[u8], smem_per_block: u32) -> Result
             return Err(Failure { kind: FailureKind::Refused, message });
         }
         driver::allow_shared_memory(function, launch.smem).map_err(failure)?;
+        driver::allow_clusters(function, launch.cluster.iter().product()).map_err(failure)?;
         functions.push(function);
     }
     Ok(Work::Kernel { _module: module, functions })
@@ -591,6 +662,11 @@ fn load_kernel(plan: &SessionPlan, module: &[u8], smem_per_block: u32) -> Result
 
 fn no_session() -> Failure {
     Failure { kind: FailureKind::Broken, message: "there is no session".to_string() }
+}
+
+fn no_window() -> Failure {
+    let message = "there is no shared memory for these outputs".to_string();
+    Failure { kind: FailureKind::Broken, message }
 }
 
 fn no_case() -> Failure {
@@ -601,7 +677,11 @@ fn no_case() -> Failure {
 fn failure(error: DriverError) -> Failure {
     use CUresult as code;
     let kind = match error.code {
-        code::CUDA_ERROR_OUT_OF_MEMORY => FailureKind::OutOfMemory,
+        // A module whose variables, or a kernel whose stack, the device cannot hold is the candidate's
+        // doing; too many inputs and outputs are not.
+        code::CUDA_ERROR_OUT_OF_MEMORY if !driver::is_about_a_kernel(error.doing) => {
+            FailureKind::OutOfMemory
+        }
         code::CUDA_ERROR_INVALID_VALUE
         | code::CUDA_ERROR_INVALID_IMAGE
         | code::CUDA_ERROR_NOT_FOUND
@@ -621,6 +701,7 @@ fn failure(error: DriverError) -> Failure {
         | code::CUDA_ERROR_TENSOR_MEMORY_LEAK => FailureKind::Faulted,
         // Whatever it is called, a kernel was running.
         _ if error.doing == driver::RUNNING => FailureKind::Faulted,
+        _ if driver::is_about_a_kernel(error.doing) => FailureKind::Refused,
         _ => FailureKind::Broken,
     };
     Failure { kind, message: error.to_string() }

@@ -55,6 +55,21 @@ pub fn find(parts_dir: &Path) -> Result<Toolkit, Fault> {
     })
 }
 
+/// Finds `nvcc`, in the places in which [`find`] looks for a toolkit.
+pub fn find_nvcc(parts_dir: &Path) -> Result<PathBuf, Fault> {
+    let roots = roots(parts_dir);
+    let places = roots.iter().map(|root| root.join("bin/nvcc"));
+    places.into_iter().find(|path| path.is_file()).ok_or_else(|| {
+        let looked: Vec<String> = roots.iter().map(|root| root.display().to_string()).collect();
+        Fault::Unavailable(format!(
+            "nvcc was not found, which a contract with `compiler = \"nvcc\"` needs; looked for bin/nvcc \
+             in {}; `warpsmith setup cuda` provides one, or name its toolkit with --cuda-home or in \
+             CUDA_HOME",
+            looked.join(", ")
+        ))
+    })
+}
+
 /// Finds cuBLASLt's library: on `LD_LIBRARY_PATH`, in the folder that `warpsmith setup baselines` fills
 /// (below `parts_dir`), in the toolkits that [`find`] looks at, and among the packages of `python3`,
 /// which PyTorch brings it into, in this order.

@@ -19,8 +19,9 @@ pub(super) enum Ask {
     /// From now on allocate no more than tensors and scratch need and write nothing but inputs: guards and
     /// poison would hide from a sanitizer what it looks for. Comes before anything is staged.
     Strip,
-    /// Take in the inputs of a case; their bytes follow, one after the other.
-    Stage { case: usize, sizes: Vec<usize> },
+    /// Take in the inputs of a case; their bytes follow, one after the other. What is `judged` will be
+    /// asked for changes.
+    Stage { case: usize, sizes: Vec<usize>, judged: bool },
     /// Forget a case.
     Unstage { case: usize },
     /// Compare the inputs of a case with what was staged.
@@ -35,8 +36,12 @@ pub(super) enum Ask {
     Copy { bytes: usize },
     /// What holds the device's clocks back at this moment.
     Limits,
-    /// Send the outputs of a slot with their guards; the bytes follow the answer.
-    Fetch { session: u64, slot: usize },
+    /// Share memory of this size, whose descriptor follows, for the outputs that are fetched.
+    Share { window: u64, bytes: usize },
+    /// Forget shared memory.
+    Unshare { window: u64 },
+    /// Put the outputs of a slot with their guards into shared memory, one after the other.
+    Fetch { session: u64, slot: usize, window: u64, offset: usize },
     /// Fill the outputs of a slot with poison, and their guards with canaries.
     Poison { session: u64, slot: usize },
     /// End a session.
@@ -150,8 +155,6 @@ pub(super) enum Reply {
     Limits(Option<Vec<ClockLimit>>),
     /// The index of an input that is not what was staged, if one is.
     Changed(Option<usize>),
-    /// This many bytes follow.
-    Bytes(usize),
     Failed(Failure),
 }
 

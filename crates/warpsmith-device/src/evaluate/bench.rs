@@ -1,6 +1,5 @@
 //! What one evaluation carries along: the candidate, its builds, its sessions, its notes.
 
-use std::collections::BTreeMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,6 +21,7 @@ use crate::target::{
     Artifact, CaseId, Clocked, Extent, Fault, LaunchPlan, Program, Session, Target, TensorPlan,
     Unit,
 };
+use crate::trace;
 
 /// Why an evaluation ends before its end.
 #[derive(Debug)]
@@ -165,10 +165,8 @@ pub(crate) struct Bench<'a> {
     pub(crate) limits: &'a RequestLimits,
     pub(crate) seed: u64,
     pub(crate) corpus: &'a mut Corpus,
-    /// Serves the reference, the oracle and, unless there is a `rival`, the candidate.
+    /// Serves the reference, the oracle and the candidate.
     pub(crate) target: &'a mut dyn Target,
-    rival: Option<&'a mut dyn Target>,
-    rival_cases: BTreeMap<CaseId, CaseId>,
     artifacts: Vec<(Unit, Artifact)>,
     /// Seconds of an empty launch.
     pub(crate) floor_s: f64,
@@ -190,10 +188,8 @@ pub(crate) struct Leavings {
 }
 
 impl<'a> Bench<'a> {
-    #[expect(clippy::too_many_arguments, reason = "each is one thing that an evaluation needs")]
     pub(crate) fn new(
         target: &'a mut dyn Target,
-        rival: Option<&'a mut dyn Target>,
         corpus: &'a mut Corpus,
         lab: &'a Lab,
         subject: Subject<'a>,
@@ -208,16 +204,11 @@ impl<'a> Bench<'a> {
             ("resource limits", &isolation.rlimits),
             ("sealed inputs", &isolation.sealed_inputs),
         ];
-        let notes = match subject {
-            Subject::Baseline { .. } => Vec::new(),
-            Subject::Kernel { .. } => guards
-                .iter()
-                .filter_map(|(what, guard)| match guard {
-                    Guard::Active => None,
-                    Guard::Missing { reason } => Some(format!("ran without {what}: {reason}")),
-                })
-                .collect(),
+        let missing = |(what, guard): &(&str, &Guard)| match guard {
+            Guard::Active => None,
+            Guard::Missing { reason } => Some(format!("ran without {what}: {reason}")),
         };
+        let notes = guards.iter().filter_map(missing).collect();
         let sealed = isolation.sealed_inputs == Guard::Active;
         Self {
             lab,
@@ -226,8 +217,6 @@ impl<'a> Bench<'a> {
             seed: request.job.seed,
             corpus,
             target,
-            rival,
-            rival_cases: BTreeMap::new(),
             artifacts: Vec::new(),
             floor_s,
             rng: Rng::new(system_seed()),
@@ -267,13 +256,11 @@ impl<'a> Bench<'a> {
 
     /// Returns the candidate, compiled for a shape.
     pub(crate) fn program(&mut self, shape: &Workload) -> Result<Program, Stop> {
+        let _step = trace::step("compiling");
         let deadline = Duration::from_secs_f64(self.limits.compile_deadline_s);
         let known = self.artifacts.len();
-        let target: &mut dyn Target = match &mut self.rival {
-            Some(rival) => &mut **rival,
-            None => &mut *self.target,
-        };
-        let program = self.subject.program(target, self.lab, shape, deadline, &mut self.artifacts);
+        let (target, artifacts) = (&mut *self.target, &mut self.artifacts);
+        let program = self.subject.program(target, self.lab, shape, deadline, artifacts);
         for (_, artifact) in &self.artifacts[known..] {
             let log = Blob::new(artifact.log.clone());
             self.builds.push(Build {
@@ -297,7 +284,9 @@ impl<'a> Bench<'a> {
         let (message, log) = match fault {
             Fault::Compile { message, log } => (message, log),
             Fault::TimedOut { limit_s } => {
-                (format!("the compiler did not finish within {limit_s} s"), String::new())
+                let (outcome, log) = compiler_timed_out(limit_s);
+                self.blobs.push(log);
+                return Stop::Outcome(Box::new(outcome));
             }
             Fault::Crashed(cause) => (format!("the compiler {cause}"), String::new()),
             Fault::Unavailable(_) | Fault::Broken { .. } => {
@@ -317,29 +306,11 @@ impl<'a> Bench<'a> {
         program: &Program,
         cases: &[Arc<Case>],
     ) -> Result<Box<dyn Session>, Stop> {
+        let _step = trace::step("opening a session");
         let deadline = Duration::from_secs_f64(self.limits.launch_deadline_s);
         let workload = &cases[0].shape.name;
-        let Some(rival) = &mut self.rival else {
-            let ids: Vec<CaseId> = cases.iter().map(|case| case.id).collect();
-            let opened = self.target.open(program, &ids, deadline);
-            return opened.map_err(|fault| launch_outcome(&self.subject, workload, fault));
-        };
-        let mut ids = Vec::new();
-        for case in cases {
-            let id = match self.rival_cases.get(&case.id) {
-                Some(id) => *id,
-                None => {
-                    let contents = case.contents(self.lab, &program.tensors);
-                    let staged = rival.stage(&program.tensors, &contents);
-                    let id =
-                        staged.map_err(|fault| launch_outcome(&self.subject, workload, fault))?;
-                    self.rival_cases.insert(case.id, id);
-                    id
-                }
-            };
-            ids.push(id);
-        }
-        let opened = rival.open(program, &ids, deadline);
+        let ids: Vec<CaseId> = cases.iter().map(|case| case.id).collect();
+        let opened = self.target.open(program, &ids, deadline);
         opened.map_err(|fault| launch_outcome(&self.subject, workload, fault))
     }
 
@@ -351,6 +322,7 @@ impl<'a> Bench<'a> {
         extent: &Extent,
         workload: &str,
     ) -> Result<Clocked, Stop> {
+        let _step = trace::step("launching");
         let clocked = session
             .launch(slots, extent)
             .map_err(|fault| launch_outcome(&self.subject, workload, fault))?;
@@ -388,19 +360,16 @@ impl<'a> Bench<'a> {
         stage: Stage,
         look: Look,
     ) -> Result<ErrorSize, Stop> {
-        if self.hash_inputs {
-            let changed = match (&self.rival, self.rival_cases.get(&case.id)) {
-                (Some(rival), Some(id)) => rival.changed_input(*id),
-                _ => self.target.changed_input(case.id),
-            };
-            if let Some(tensor) = changed {
-                // Every later candidate would be judged on the wrong inputs.
-                self.corpus.clear(self.target);
-                let plan = &program.tensors[tensor];
-                let wrong = unequal_bytes(MismatchKind::InputChanged, plan);
-                let mismatch = wrong.at(&case.place(self.lab, stage), &plan.name);
-                return Err(Stop::incorrect(mismatch));
-            }
+        let _step = trace::step("judging");
+        if self.hash_inputs
+            && let Some(tensor) = self.target.changed_input(case.id)
+        {
+            // Every later candidate would be judged on the wrong inputs.
+            self.corpus.clear(self.target);
+            let plan = &program.tensors[tensor];
+            let wrong = unequal_bytes(MismatchKind::InputChanged, plan);
+            let mismatch = wrong.at(&case.place(self.lab, stage), &plan.name);
+            return Err(Stop::incorrect(mismatch));
         }
         judge_case(self.lab, session, slot, case, program, stage, look, &mut self.rng)
             .map_err(|mismatch| Stop::incorrect(*mismatch))
@@ -423,19 +392,8 @@ impl<'a> Bench<'a> {
         Ok(worst)
     }
 
-    /// Says whether sessions must be opened anew before a case is launched again. Baselines are
-    /// trusted not to remember answers, and their interpreters take seconds to start.
-    pub(crate) fn reopens(&self) -> bool {
-        self.rival.is_none()
-    }
-
-    /// Frees what was staged for the baseline alone.
-    pub(crate) fn finish(mut self) -> Leavings {
-        if let Some(rival) = &mut self.rival {
-            for id in self.rival_cases.values() {
-                rival.unstage(*id);
-            }
-        }
+    /// Returns what it leaves behind.
+    pub(crate) fn finish(self) -> Leavings {
         Leavings {
             builds: self.builds,
             blobs: self.blobs,
@@ -443,6 +401,13 @@ impl<'a> Bench<'a> {
             notes: self.notes,
         }
     }
+}
+
+/// Returns the outcome of a candidate whose compiler came to no end, with the log that it names.
+pub fn compiler_timed_out(limit_s: f64) -> (Outcome, Blob) {
+    let log = Blob::new(String::new());
+    let message = format!("the compiler did not finish within {limit_s} s");
+    (Outcome::CompileFailed { message, log: log.id }, log)
 }
 
 /// Judges the guards and the outputs that a launch left of a case.

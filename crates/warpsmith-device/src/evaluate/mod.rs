@@ -1,8 +1,8 @@
 //! Evaluates one candidate: compiles it, judges what it computes, times it, answers with a finding.
 //!
-//! [`evaluate`] is for kernels and [`evaluate_baseline`] for libraries; both go through the same
-//! gate and under the same clock. A failing candidate is data ([`Outcome`]); an `Err` means that the
-//! lab, the request or the machine is at fault.
+//! [`evaluate`] is for kernels; libraries are judged and timed where they are compared with kernels
+//! ([`crate::compare`]). A failing candidate is data ([`Outcome`]); an `Err` means that the lab, the
+//! request or the machine is at fault.
 //!
 //! What each fidelity does:
 //!
@@ -27,17 +27,17 @@ mod timing;
 
 use std::time::Instant;
 
-use warpsmith_model::lab::{Baseline, Kernel};
+use warpsmith_model::lab::Kernel;
 use warpsmith_model::{
     Ceilings, Environment, FORMAT_VERSION, Fidelity, Finding, Lab, Outcome, Request, Trial,
 };
 
-use crate::baseline::Python;
 use crate::ceilings;
 use crate::corpus::Corpus;
 use crate::error::DeviceError;
 use crate::target::Target;
 use bench::Bench;
+pub use bench::compiler_timed_out;
 pub(crate) use bench::{
     Look, ProgramError, Stop, Subject, judge_case, launch_outcome, system_seed,
 };
@@ -60,31 +60,7 @@ pub fn evaluate(
         None => corpus.launch_floor_s(target)?,
     };
     let subject = Subject::Kernel { kernel, params: &request.job.candidate.params };
-    let bench = Bench::new(target, None, corpus, lab, subject, request, environment, floor_s);
-    answer(bench, request, environment, ceilings, started)
-}
-
-/// Evaluates a baseline, run by Python; the target serves the reference and the oracle.
-#[expect(clippy::too_many_arguments, reason = "those of `evaluate` and the Python that runs it")]
-pub fn evaluate_baseline(
-    python: &mut Python,
-    target: &mut dyn Target,
-    corpus: &mut Corpus,
-    lab: &Lab,
-    baseline: &Baseline,
-    request: &Request,
-    environment: &Environment,
-    ceilings: Option<&Ceilings>,
-) -> Result<Finding, DeviceError> {
-    let started = Instant::now();
-    if request.job.fidelity == Fidelity::Micro {
-        let message = format!("baseline `{}` has no blocks to run a wave of", baseline.name);
-        return Err(DeviceError::BadRequest(message));
-    }
-    let subject = Subject::Baseline { baseline };
-    let floor_s = python.launch_floor_s()?;
-    let bench =
-        Bench::new(target, Some(python), corpus, lab, subject, request, environment, floor_s);
+    let bench = Bench::new(target, corpus, lab, subject, request, environment, floor_s);
     answer(bench, request, environment, ceilings, started)
 }
 

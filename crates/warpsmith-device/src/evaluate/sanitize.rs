@@ -17,6 +17,7 @@ use crate::bind;
 use crate::corpus::{Case, Want};
 use crate::error::DeviceError;
 use crate::target::{CaseId, Fault, Flaw, Program, Sanitized, Sanitizer, Sanitizers};
+use crate::trace;
 
 /// How long a launch on a small shape may take; a kernel that needs longer has lost its way.
 const SMALL_DEADLINE: Duration = Duration::from_secs(120);
@@ -131,8 +132,9 @@ impl Gate<'_> {
         }
         let mut clean = Vec::new();
         let mut clean_on_small = Vec::new();
+        let deadline = if real_name.is_some() { REAL_DEADLINE } else { SMALL_DEADLINE };
         for tool in self.sanitizers.tools.clone() {
-            match (self.judge(bench, tool, &all, REAL_DEADLINE)?, &real_name) {
+            match (self.judge(bench, tool, &all, deadline)?, &real_name) {
                 (Bill::Clean, _) => clean.push(tool),
                 (Bill::Doubtful, _) => {}
                 (Bill::Unfinished { limit_s }, None) => {
@@ -201,6 +203,7 @@ impl Gate<'_> {
         runs: &[Run],
         deadline: Duration,
     ) -> Result<Sanitized, DeviceError> {
+        let _step = trace::step(tool.name());
         let watched: Vec<(&Program, CaseId)> =
             runs.iter().map(|run| (&run.program, run.case.id)).collect();
         bench.target.sanitize(tool, &watched, deadline).map_err(|source| {

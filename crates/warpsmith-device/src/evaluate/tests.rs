@@ -409,6 +409,26 @@ fn a_sanitizer_that_comes_to_no_end_is_a_verdict_on_small_shapes_and_a_note_on_r
 }
 
 #[test]
+fn small_shapes_have_two_minutes_where_no_workload_is_small_enough() {
+    let seconds = |flops: &str| -> Vec<u64> {
+        let lab = lab_with(|files| {
+            let manifest = files.get_mut("lab.toml").expect("there");
+            *manifest = manifest.replace("flops = \"2 * N\"", &format!("flops = \"{flops}\""));
+        });
+        let mut fake = machine();
+        fake.sanitizer(|_, _| Ok(Sanitized::Clean));
+        let environment = environment(&fake);
+        let kernel = lab.kernel("10_fast").expect("there").clone();
+        let request = request(&lab, Fidelity::Full, &BOTH);
+        evaluate(&mut fake, &mut corpus(), &lab, &kernel, &request, &environment, None)
+            .unwrap_or_else(|error| panic!("we broke: {error:?}"));
+        fake.sanitizer_deadlines().iter().map(std::time::Duration::as_secs).collect()
+    };
+    assert_eq!(seconds("2 * N"), [60; 3]);
+    assert_eq!(seconds("10 ** 6 * N"), [120; 3]);
+}
+
+#[test]
 fn a_doubtful_or_broken_sanitizer_is_never_a_clean_one() {
     let (trial, _) = sanitized(|tool, _| match tool {
         Sanitizer::Racecheck => Ok(Sanitized::Doubtful("lost count of barriers".to_string())),

@@ -80,8 +80,8 @@ pub(super) fn full(
     measure(bench, workload, &program, &cases, &plan, gated.error)
 }
 
-/// Times launches of one input again and again, where the target can tell cold from warm. Nobody is ranked
-/// or compared by these times, so the outputs, which were judged before, are not judged again.
+/// Times launches of one input again and again, where the target can tell cold from warm. A kernel that
+/// remembers would look fast here, so nobody is ranked or compared by these times.
 fn warm(
     bench: &mut Bench<'_>,
     session: &mut dyn Session,
@@ -125,20 +125,14 @@ fn measure(
     let mut readings = Readings::new(plan.rule.clone());
     let mut batch = None;
     let mut order_rng = Rng::derive(bench.seed, &workload.name);
-    let mut kept = None;
     let mut least_share = 1.0f64;
     let warm_s;
     let stop = loop {
-        let (mut session, chosen) = match kept.take() {
-            Some(session_and_cases) => session_and_cases,
-            None => {
-                let n_cases = session_size(cases.len(), output_bytes, plan, batch, floor_s);
-                let mut chosen = cases.to_vec();
-                order_rng.shuffle(&mut chosen);
-                chosen.truncate(n_cases);
-                (bench.open(program, &chosen)?, chosen)
-            }
-        };
+        let n_cases = session_size(cases.len(), output_bytes, plan, batch, floor_s);
+        let mut chosen = cases.to_vec();
+        order_rng.shuffle(&mut chosen);
+        chosen.truncate(n_cases);
+        let mut session = bench.open(program, &chosen)?;
 
         // The warm-up is a launch like any other and is judged in full, before anything is timed.
         let first = bench.launch(&mut *session, &[0], &Extent::All, &workload.name)?;
@@ -172,13 +166,14 @@ fn measure(
         let judged = bench.judge_timed(&*session, &chosen, timed, program, look)?;
         error = worse(error, judged);
         if let Some(stop) = stop {
-            let session = &mut *session;
-            warm_s = warm(bench, session, plan.warm_readings, batch, &workload.name)?;
+            warm_s = warm(bench, &mut *session, plan.warm_readings, batch, &workload.name)?;
+            if !warm_s.is_empty() {
+                // After all those launches of one case: is it still right, and are the inputs what they were?
+                session.poison(0);
+                bench.launch(&mut *session, &[0], &Extent::All, &workload.name)?;
+                bench.judge(&*session, 0, &chosen[0], program, Stage::Timing, Look::All)?;
+            }
             break stop;
-        }
-        if !bench.reopens() {
-            (0..chosen.len()).for_each(|slot| session.poison(slot));
-            kept = Some((session, chosen));
         }
     };
     if least_share < 1.0 {
@@ -243,7 +238,7 @@ pub(crate) fn judge_plausibility(
     for measurement in measurements {
         let Some(workload) = lab.workload(&measurement.workload) else { continue };
         let work = bind::work_size(lab, workload)?;
-        let floor_s = plausible_floor_s(ceilings, work, lab.output_dtype(workload));
+        let floor_s = plausible_floor_s(ceilings, work, lab.arithmetic_dtype(workload));
         let Some(time_s) = stats::median(&measurement.samples_s) else { continue };
         if time_s < floor_s * (1.0 - PLAUSIBILITY_MARGIN) {
             return Ok(Some(Outcome::Implausible {

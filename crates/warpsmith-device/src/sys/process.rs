@@ -133,6 +133,21 @@ pub(crate) fn forgo_new_privileges() -> io::Result<()> {
     Ok(())
 }
 
+/// Kills everything that a process started, and what that started, as far as the system tells. Programs
+/// that start others in their own way leave them behind when they are killed alone.
+pub(crate) fn kill_descendants(process: libc::pid_t) {
+    let threads = std::fs::read_dir(format!("/proc/{process}/task"));
+    for thread in threads.into_iter().flatten().flatten() {
+        let children = std::fs::read_to_string(thread.path().join("children")).unwrap_or_default();
+        for child in children.split_whitespace().filter_map(|pid| pid.parse().ok()) {
+            kill_descendants(child);
+            // SAFETY: `kill` has no preconditions. A child that is not reaped keeps its number, and one
+            // whose parent still runs was just listed.
+            unsafe { libc::kill(child, libc::SIGKILL) };
+        }
+    }
+}
+
 /// Asks the kernel to kill this process when the thread that started it ends.
 pub(crate) fn die_with_parent() -> io::Result<()> {
     // SAFETY: takes integers only; safe after `fork` too.

@@ -1,6 +1,7 @@
 //! Compiling: errors, cache, concurrency, confinement.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::support::*;
@@ -302,7 +303,7 @@ fn every_kind_of_argument_reaches_the_kernel() {
         scratch: vec![8],
         launches: vec![warpsmith_device::target::LaunchPlan { entry: 0, blocks: 4, chunk: 1 }],
     };
-    let case = bench.cpu.stage(&tensors, &[vec![1, 1], vec![2, 0]]).expect("staged");
+    let case = bench.cpu.stage(&tensors, &Arc::new(vec![vec![1, 1], vec![2, 0]])).expect("staged");
     let mut session = bench.cpu.open(&program, &[case], DEADLINE).expect("opens");
     session.launch(&[0], &Extent::All).expect("runs");
     let values: Vec<f64> = session

@@ -1,6 +1,7 @@
 //! Sessions of the CPU target: results, batches, blocks, memory, upkeep.
 
 use crate::support::*;
+use std::sync::Arc;
 use warpsmith_device::cpu::{Cpu, CpuConfig};
 use warpsmith_device::poison::is_poison;
 use warpsmith_device::target::{Argument, CaseId, Extent, Fault, LaunchPlan, Program, Target};
@@ -133,8 +134,8 @@ fn mistakes_of_the_caller_are_errors_and_not_crashes() {
     let check = |result: Result<(), Fault>| {
         assert!(matches!(result, Err(Fault::Broken { .. })), "{result:?}");
     };
-    check(bench.cpu.stage(&tensors(100), &[vec![0; 400]]).map(|_| ()));
-    check(bench.cpu.stage(&tensors(100), &[vec![0; 400], vec![0; 399]]).map(|_| ()));
+    check(bench.cpu.stage(&tensors(100), &Arc::new(vec![vec![0; 400]])).map(|_| ()));
+    check(bench.cpu.stage(&tensors(100), &Arc::new(vec![vec![0; 400], vec![0; 399]])).map(|_| ()));
     check(bench.cpu.open(&program, &[other], DEADLINE).map(|_| ()));
     check(bench.cpu.open(&program, &[CaseId(99)], DEADLINE).map(|_| ()));
     let mut session = bench.cpu.open(&program, &[case], DEADLINE).expect("opens");

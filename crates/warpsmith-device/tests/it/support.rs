@@ -1,6 +1,7 @@
 //! What the tests of the CPU target share: units, programs and cases of a small kernel.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tempfile::TempDir;
@@ -52,7 +53,7 @@ impl Bench {
     pub(crate) fn stage(&mut self, elements: u64) -> CaseId {
         let x = (0..elements).flat_map(|idx| (idx as f32).to_le_bytes()).collect();
         let y = (0..elements).flat_map(|_| 1f32.to_le_bytes()).collect();
-        self.cpu.stage(&tensors(elements), &[x, y]).expect("staged")
+        self.cpu.stage(&tensors(elements), &Arc::new(vec![x, y])).expect("staged")
     }
 
     /// Runs a kernel once on a thousand elements.

@@ -267,6 +267,7 @@ impl Maker {
                 .map(|contender| Absent {
                     contender,
                     reason: "does not serve this shape: CAUSAL == 0 is required".into(),
+                    verdict: None,
                 })
                 .collect();
             PairedRounds {
@@ -551,6 +552,7 @@ fn lab() -> LabRecord {
         name: "attention".into(),
         title: "Fused attention, forward: O = softmax(scale Q Kᵀ) V".into(),
         dtype: DType::F32,
+        arithmetic: None,
         reference: "reference.c".into(),
         oracle: "00_naive".into(),
         tolerance: Tolerance { element_eps: 64.0, norm_eps: 8.0 },

@@ -52,8 +52,8 @@ pub fn roofline_points<'a>(
             let workload = lab.workload(&time.workload)?;
             let work = WorkSize { flops: workload.flops, bytes: workload.bytes };
             let time_s = time.median_s.mid;
-            let roof_s = roofline_s(ceilings, work, lab.dtype);
-            let compute_s = work.flops / peak_flops(ceilings, lab.dtype);
+            let roof_s = roofline_s(ceilings, work, lab.arithmetic_dtype());
+            let compute_s = work.flops / peak_flops(ceilings, lab.arithmetic_dtype());
             Some(RooflinePoint {
                 trial,
                 workload: time.workload.clone(),

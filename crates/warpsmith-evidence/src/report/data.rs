@@ -144,8 +144,8 @@ impl<'a> View<'a> {
     ) -> Option<CeilingShare> {
         let ceilings = self.data.ceilings.as_ref()?;
         let work = work_size(workload);
-        let least_s = roofline::roofline_s(ceilings, work, self.lab.dtype);
-        let arithmetic_s = work.flops / roofline::peak_flops(ceilings, self.lab.dtype);
+        let least_s = roofline::roofline_s(ceilings, work, self.lab.arithmetic_dtype());
+        let arithmetic_s = work.flops / roofline::peak_flops(ceilings, self.lab.arithmetic_dtype());
         let of = if arithmetic_s >= least_s { "arithmetic" } else { "memory" };
         let share = least_s / time_s;
         share.is_finite().then_some(CeilingShare { share, of })

@@ -132,9 +132,11 @@ fn the_winner_follows_paired_rounds_and_ties_are_called_ties() {
 fn standings_pair_what_both_have() {
     let mut comparison = comparison(&[(8, 1e-5)], 2e-5);
     comparison.workloads[1].samples_s[1].clear();
-    comparison.workloads[1]
-        .absent
-        .push(Absent { contender: 1, reason: "does not serve the shape".to_string() });
+    comparison.workloads[1].absent.push(Absent {
+        contender: 1,
+        reason: "does not serve the shape".to_string(),
+        verdict: None,
+    });
     let standings = standings(&comparison, 0);
     let [own, library] = standings.as_slice() else { panic!("two, got {standings:?}") };
     assert_eq!((own.covered, own.verdict), (2, Some(Comparison::Tie)));

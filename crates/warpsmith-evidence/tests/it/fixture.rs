@@ -73,6 +73,7 @@ pub(crate) fn lab() -> LabRecord {
         name: "tiles".to_string(),
         title: "Tiles, forward".to_string(),
         dtype: DType::F32,
+        arithmetic: None,
         reference: "reference.c".to_string(),
         oracle: "00_naive".to_string(),
         tolerance: Tolerance { element_eps: 128.0, norm_eps: 16.0 },

@@ -28,6 +28,7 @@ static DEVICE: LazyLock<DeviceInfo> = LazyLock::new(|| DeviceInfo {
     ticks_per_s: None,
     cuda: Some(CudaInfo {
         arch: "sm_90a".to_string(),
+        driver_version: None,
         driver: "13.0".to_string(),
         sms: 132,
         warp_size: 32,

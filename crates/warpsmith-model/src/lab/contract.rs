@@ -94,6 +94,7 @@ pub(super) fn check(
         expand,
         expect: file.expect,
         arch,
+        compiler: file.compiler.as_deref().copied().unwrap_or_default(),
         tensor_maps,
         build: file.build.as_ref().map(|build| (&**build).into()),
     })

@@ -128,6 +128,9 @@ pub(super) fn refuse_on_cpu(document: &mut Document<'_>, file: &ContractFile) {
     if let Some(arch) = &file.arch {
         refuse(arch.span(), "arch");
     }
+    if let Some(compiler) = &file.compiler {
+        refuse(compiler.span(), "compiler");
+    }
     if let Some(map) = file.tma.first() {
         refuse(map.name.span(), "tma");
     }

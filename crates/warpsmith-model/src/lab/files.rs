@@ -10,7 +10,7 @@ use indexmap::IndexMap;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Deserializer};
 
-use super::{Distribution, ElementType, Role, ScalarType, TargetKind, Tolerance};
+use super::{CudaCompiler, Distribution, ElementType, Role, ScalarType, TargetKind, Tolerance};
 use crate::{Value, Verdict};
 
 /// A value and its place in the file.
@@ -260,6 +260,9 @@ pub(super) struct ContractFile {
     /// CUDA: the least architecture that it runs on (`sm_80`, `sm_90a`).
     #[serde(default)]
     pub(super) arch: Option<Located<String>>,
+    /// CUDA: what compiles it, `nvrtc` (unless said otherwise) or `nvcc`.
+    #[serde(default)]
+    pub(super) compiler: Option<Located<CudaCompiler>>,
     /// CUDA: descriptors for the copy engine, passed after the scratch buffers.
     #[serde(default)]
     pub(super) tma: Vec<TensorMapFile>,

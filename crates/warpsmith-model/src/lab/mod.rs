@@ -343,10 +343,33 @@ pub struct Kernel {
     pub expect: Option<Verdict>,
     /// CUDA: the least architecture that it runs on.
     pub arch: Option<String>,
+    /// CUDA: what compiles it.
+    pub compiler: CudaCompiler,
     /// CUDA: tensor maps, in argument order.
     pub tensor_maps: Vec<TensorMap>,
     /// CUDA: what must be true of the compiled code.
     pub build: Option<BuildClaims>,
+}
+
+/// What compiles a CUDA kernel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum CudaCompiler {
+    /// The run-time compiler: quick, and needs no compiler of the host.
+    #[default]
+    Nvrtc,
+    /// `nvcc`, for sources that include headers of the host's C++ library.
+    Nvcc,
+}
+
+impl CudaCompiler {
+    /// Returns the name that contracts and environments use.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Nvrtc => "nvrtc",
+            Self::Nvcc => "nvcc",
+        }
+    }
 }
 
 /// One call of a kernel function over all of its blocks.
@@ -492,12 +515,12 @@ impl Lab {
         Ok(WorkSize { flops: number(&self.work.flops)?, bytes: number(&self.work.bytes)? })
     }
 
-    /// Returns the element type of the outputs on a workload: the least precise one, which bounds
-    /// what can be asked of all of them.
-    pub fn output_dtype(&self, workload: &Workload) -> DType {
+    /// Returns the element type whose arithmetic peak a workload is held against: the least precise one
+    /// of all tensors. Where an input has 16 bits, the matrix units multiply it, whatever the type in
+    /// which the sums are kept and written.
+    pub fn arithmetic_dtype(&self, workload: &Workload) -> DType {
         self.tensors
             .iter()
-            .filter(|tensor| tensor.role == Role::Output)
             .map(|tensor| tensor.dtype_on(workload))
             .max_by(|a, b| a.epsilon().total_cmp(&b.epsilon()))
             .expect("a lab that loads has an output")

@@ -20,7 +20,24 @@ fn a_key_like_no_other() {
     kernels/10_fast.toml:3:1: unknown key `zzz`
         3 | zzz = 1
           | ^^^
-     help: known here: `format`, `target`, `summary`, `flags`, `specialize`, `requires`, `constraints`, `launch`, `scratch`, `tunables`, `search`, `expect`, `arch`, `tma`, `build`
+     help: known here: `format`, `target`, `summary`, `flags`, `specialize`, `requires`, `constraints`, `launch`, `scratch`, `tunables`, `search`, `expect`, `arch`, `compiler`, `tma`, `build`
+    "#);
+}
+
+#[test]
+fn a_compiler_of_another_target_or_of_none() {
+    let errors = after_replacing("kernels/10_fast.toml", "summary", "compiler = \"nvcc\"\nsummary");
+    insta::assert_snapshot!(errors, @r#"
+    kernels/10_fast.toml:3:12: `compiler` is for CUDA kernels
+        3 | compiler = "nvcc"
+          |            ^^^^^^
+    "#);
+    let errors = after_replacing("kernels/10_fast.toml", "summary", "compiler = \"gcc\"\nsummary");
+    insta::assert_snapshot!(errors, @r#"
+    kernels/10_fast.toml:3:12: unknown value `gcc`
+        3 | compiler = "gcc"
+          |            ^^^^^
+     help: known here: `nvrtc`, `nvcc`
     "#);
 }
 

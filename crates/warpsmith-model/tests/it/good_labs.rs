@@ -65,7 +65,7 @@ fn a_lab_says_what_its_files_say() {
     let tensors: Vec<(&str, Role)> =
         lab.tensors.iter().map(|tensor| (tensor.name.as_str(), tensor.role)).collect();
     assert_eq!(tensors, [("x", Role::Input), ("y", Role::Input), ("z", Role::Output)]);
-    assert_eq!(lab.output_dtype(&lab.workloads[0]), warpsmith_model::DType::F32);
+    assert_eq!(lab.arithmetic_dtype(&lab.workloads[0]), warpsmith_model::DType::F32);
     assert_eq!(lab.inputs[0].distributions.len(), 2);
     assert_eq!(lab.micro_workloads, ["n64k"]);
     assert_eq!(
@@ -165,7 +165,7 @@ fn a_lab_s_own_header_wins_over_a_shared_one() {
 fn schemas_name_the_keys_that_the_loader_knows() {
     for (kind, keys) in [
         (SchemaKind::Lab, ["axes", "tensor", "workload", "tolerance"]),
-        (SchemaKind::Contract, ["launch", "tunables", "search", "expect"]),
+        (SchemaKind::Contract, ["launch", "tunables", "search", "compiler"]),
         (SchemaKind::Baseline, ["script", "packages", "size_mb", "requires"]),
     ] {
         let schema = schema(kind);

@@ -19,7 +19,7 @@ pub fn diagnosis(lab: &Lab, trial: &Trial, ceilings: &Ceilings) -> String {
         let work =
             lab.workload(name).and_then(|workload| Some((workload, lab.work(workload).ok()?)));
         if let Some((workload, work)) = work {
-            let dtype = lab.output_dtype(workload);
+            let dtype = lab.arithmetic_dtype(workload);
             let least_s = roofline_s(ceilings, work, dtype);
             let arithmetic_s = work.flops / peak_flops(ceilings, dtype);
             let limit = if arithmetic_s >= least_s { "arithmetic" } else { "memory" };

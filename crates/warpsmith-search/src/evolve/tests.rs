@@ -243,6 +243,7 @@ fn a_prompt_for_a_gpu_names_the_grid() {
     with_cuda.cuda = Some(CudaInfo {
         arch: "sm_90a".to_string(),
         driver: "13.0".to_string(),
+        driver_version: None,
         sms: 132,
         warp_size: 32,
         max_threads: 1024,

@@ -6,6 +6,7 @@
 mod decide;
 pub(crate) mod evolve;
 mod profile;
+mod resume;
 mod steps;
 
 use std::collections::HashMap;
@@ -23,7 +24,7 @@ use warpsmith_model::{
 };
 
 use crate::interrupt::Interrupt;
-use crate::labdir::{self, LoadedLab};
+use crate::labdir::LoadedLab;
 use crate::pool::{Pool, trial_id};
 use crate::project::Project;
 use crate::worker_client::Worker;
@@ -81,7 +82,7 @@ impl Campaign {
             settings: settings_map(&settings)?,
             status: RunStatus::Running,
         })?;
-        let pool = Pool::new(project, &environment.device, worker);
+        let pool = Pool::new(project, &environment, worker);
         Ok(Self {
             project: project.clone(),
             loaded,
@@ -93,57 +94,6 @@ impl Campaign {
             pool,
             interrupt,
             trials: HashMap::new(),
-        })
-    }
-
-    /// Takes up a run that did not finish.
-    pub fn resume(project: &Project, name: &str, interrupt: Interrupt) -> Result<Self> {
-        let store = open_store(project)?;
-        let record = store.run(name)?;
-        let settings: RunSettings = serde_json::from_value(serde_json::to_value(&record.settings)?)
-            .with_context(|| format!("the settings of {} cannot be read", record.id))?;
-        let loaded = labdir::load(&settings.lab_dir)?;
-        if loaded.lab.id != record.lab.id {
-            bail!(
-                "the lab in {} was edited since {} began, so their trials cannot be mixed\nhint: \
-                 undo the edit, or start a new run with `warpsmith {} {}` (unchanged candidates \
-                 are found in the evidence)",
-                loaded.dir.display(),
-                record.id,
-                settings.goal.name(),
-                settings.lab_dir.display(),
-            );
-        }
-        let mut worker = Worker::new(project, loaded.lab.target);
-        let environment = ask_environment(&mut worker)?;
-        let environment_id = environment.id();
-        if environment_id != record.environment {
-            bail!(
-                "{} ran in another environment (another machine, compiler or protection), so its \
-                 times cannot be continued here\nhint: start a new run",
-                record.id
-            );
-        }
-        let mut pool = Pool::new(project, &environment.device, worker);
-        let mut trials = HashMap::new();
-        for stored in store.trials(&record.id)? {
-            if let Some(kernel) = loaded.lab.kernel(&stored.trial.job.candidate.kernel) {
-                pool.remember(&loaded.lab, kernel, &stored.trial);
-            }
-            trials.insert(stored.trial.id, stored.trial);
-        }
-        store.finish_run(&record.id, &RunStatus::Running)?;
-        Ok(Self {
-            project: project.clone(),
-            loaded,
-            settings,
-            run: record.id,
-            store,
-            environment,
-            environment_id,
-            pool,
-            interrupt,
-            trials,
         })
     }
 
@@ -173,10 +123,11 @@ impl Campaign {
         self.interrupt.clone()
     }
 
-    /// Makes sure that the full gate will find its sanitizers: better now than after the search.
+    /// Makes sure that the full gate will find its sanitizers, and that they start: better now than after
+    /// the search.
     pub fn require_sanitizers(&self) -> Result<()> {
         if self.settings.sanitize && self.loaded.lab.target == TargetKind::Cuda {
-            cuda::sanitizer::find(&self.project.work_dir)?;
+            cuda::readiness::sanitizers(&self.project.work_dir)?;
         }
         Ok(())
     }
@@ -246,7 +197,7 @@ impl Campaign {
 
     /// Returns the identity of a candidate with the compiler that it will be built by.
     pub fn candidate_id(&self, kernel: &Kernel, params: &Params) -> Result<CandidateId> {
-        let compiler = self.compiler(params);
+        let compiler = self.compiler(kernel, params);
         let version = self
             .environment
             .compilers
@@ -256,11 +207,11 @@ impl Campaign {
         Ok(warpsmith_model::lab::candidate_id(&self.loaded.lab, kernel, params, version))
     }
 
-    /// Returns the name of the compiler that parameters are built by.
-    pub fn compiler(&self, params: &Params) -> String {
+    /// Returns the name of the compiler that a kernel with parameters is built by.
+    pub fn compiler(&self, kernel: &Kernel, params: &Params) -> String {
         match self.loaded.lab.target {
             TargetKind::Cpu => bind::compiler_name(params),
-            TargetKind::Cuda => cuda::COMPILER.to_string(),
+            TargetKind::Cuda => kernel.compiler.name().to_string(),
         }
     }
 

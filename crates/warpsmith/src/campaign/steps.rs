@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use warpsmith_device::bind;
+use warpsmith_device::{bind, cuda};
 use warpsmith_model::lab::{Kernel, TargetKind, Workload};
 use warpsmith_model::stats::median;
 use warpsmith_model::{
@@ -267,8 +267,15 @@ impl Campaign {
         {
             return Some(reason.to_string());
         }
-        let compiler = self.compiler(params);
-        (!self.has_compiler(&compiler)).then(|| format!("`{compiler}` was not found on PATH"))
+        let compiler = self.compiler(kernel, params);
+        if self.has_compiler(&compiler) {
+            return None;
+        }
+        let why = match self.loaded.lab.target {
+            TargetKind::Cpu => None,
+            TargetKind::Cuda => cuda::missing_compiler(&self.project.work_dir, &compiler),
+        };
+        Some(why.unwrap_or_else(|| format!("`{compiler}` was not found on PATH")))
     }
 
     fn has_compiler(&self, name: &str) -> bool {

@@ -25,18 +25,8 @@ use crate::output::{BAD, DIM, GOOD, Table, json, paint, result, say};
 pub struct CheckArgs {
     /// Folder of the lab
     lab: PathBuf,
-    /// Kernel to check; by default every kernel of the lab
-    #[arg(long, value_name = "NAME", conflicts_with_all = ["source", "contract"])]
-    kernel: Option<String>,
-    /// Source of a kernel that is not in the lab
-    #[arg(long, value_name = "FILE", requires = "contract")]
-    source: Option<PathBuf>,
-    /// Contract of that kernel
-    #[arg(long, value_name = "FILE", requires = "source")]
-    contract: Option<PathBuf>,
-    /// Value of a tunable; the others keep their author's choice
-    #[arg(long = "set", value_name = "P=V")]
-    set: Vec<String>,
+    #[command(flatten)]
+    kernel: KernelArgs,
     /// Workload to check on; by default all that a kernel serves (repeatable)
     #[arg(long, value_name = "NAME")]
     workload: Vec<String>,
@@ -52,6 +42,46 @@ pub struct CheckArgs {
     /// Leave memcheck, racecheck and initcheck out of the gate on CUDA; the evidence says so
     #[arg(long)]
     no_sanitizer: bool,
+}
+
+/// Flags of the commands that take one kernel, of the lab or not
+#[derive(Debug, Args)]
+pub struct KernelArgs {
+    /// Kernel of the lab; by default every kernel for `check`, the last rung for `profile`
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["source", "contract"])]
+    kernel: Option<String>,
+    /// Source of a kernel that is not in the lab
+    #[arg(long, value_name = "FILE", requires = "contract")]
+    source: Option<PathBuf>,
+    /// Contract of that kernel
+    #[arg(long, value_name = "FILE", requires = "source")]
+    contract: Option<PathBuf>,
+    /// Value of a tunable; the others keep their author's choice (repeatable)
+    #[arg(long = "set", value_name = "P=V")]
+    set: Vec<String>,
+}
+
+impl KernelArgs {
+    /// Returns the kernel that the flags choose: one of the lab by name, or one outside of it; none where
+    /// nothing was chosen.
+    pub fn chosen(&self, campaign: &Campaign) -> Result<Option<Kernel>> {
+        let (Some(source), Some(contract)) = (&self.source, &self.contract) else {
+            return self.kernel.as_deref().map(|name| campaign.kernel(name)).transpose();
+        };
+        let read = |path: &Path| {
+            std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
+        };
+        let name = source.file_stem().and_then(|stem| stem.to_str()).unwrap_or("candidate");
+        let lab = &campaign.loaded.lab;
+        let kernel = parse_kernel(lab, name, &read(contract)?, &read(source)?)
+            .map_err(|errors| anyhow::anyhow!("{} is not valid\n\n{errors}", contract.display()))?;
+        Ok(Some(kernel))
+    }
+
+    /// Returns a kernel's parameters: the author's, with those replaced that the flags name.
+    pub fn params(&self, kernel: &Kernel) -> Result<Params> {
+        with_settings(kernel, &self.set)
+    }
 }
 
 pub fn run(context: &Context, arguments: CheckArgs) -> Result<()> {
@@ -71,19 +101,21 @@ pub fn run(context: &Context, arguments: CheckArgs) -> Result<()> {
         if !arguments.quick {
             campaign.require_sanitizers()?;
         }
-        let kernels = kernels(campaign, &arguments)?;
+        let chosen = arguments.kernel.chosen(campaign)?;
+        let kernels =
+            chosen.map_or_else(|| campaign.loaded.lab.kernels.clone(), |kernel| vec![kernel]);
         let chain = campaign.prove()?;
         say(format!("  {:<9} {}", "chain", summary::chain_words(&chain)));
         let fidelity = if arguments.quick { Fidelity::Rank } else { Fidelity::Full };
         let mut trials = Vec::new();
         for kernel in &kernels {
             campaign.stop_if_asked()?;
-            let params = with_settings(kernel, &arguments.set)?;
+            let params = arguments.kernel.params(kernel)?;
             if let Some(reason) = campaign.unavailable(kernel, &params) {
                 let words = format!("`{}` cannot be checked: {reason}", kernel.name);
                 // A ladder may end in rungs for other devices; a compiler is the machine's to have.
-                let is_for_another_device =
-                    campaign.loaded.lab.target == TargetKind::Cuda && arguments.kernel.is_none();
+                let is_for_another_device = campaign.loaded.lab.target == TargetKind::Cuda
+                    && arguments.kernel.kernel.is_none();
                 if !is_for_another_device {
                     bail!("{words}");
                 }
@@ -100,6 +132,7 @@ pub fn run(context: &Context, arguments: CheckArgs) -> Result<()> {
             };
             if !context.json {
                 say(line(kernel, &trial));
+                trial.sanitizer_notes().for_each(|note| say(format!("            {note}")));
             }
             trials.push((kernel.expect.unwrap_or(Verdict::Passed), trial));
         }
@@ -131,33 +164,6 @@ pub fn run(context: &Context, arguments: CheckArgs) -> Result<()> {
         return Err(CliFailure::Candidate(words).into());
     }
     Ok(())
-}
-
-fn kernels(campaign: &Campaign, arguments: &CheckArgs) -> Result<Vec<Kernel>> {
-    let (source, contract) = (arguments.source.as_deref(), arguments.contract.as_deref());
-    let chosen = chosen_kernel(campaign, arguments.kernel.as_deref(), source, contract)?;
-    Ok(chosen.map_or_else(|| campaign.loaded.lab.kernels.clone(), |kernel| vec![kernel]))
-}
-
-/// Returns the kernel that flags choose: one of the lab by name, or one outside of it; none where
-/// nothing was chosen.
-pub fn chosen_kernel(
-    campaign: &Campaign,
-    name: Option<&str>,
-    source: Option<&Path>,
-    contract: Option<&Path>,
-) -> Result<Option<Kernel>> {
-    if let (Some(source), Some(contract)) = (source, contract) {
-        let read = |path: &Path| {
-            std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
-        };
-        let name = source.file_stem().and_then(|stem| stem.to_str()).unwrap_or("candidate");
-        let lab = &campaign.loaded.lab;
-        let kernel = parse_kernel(lab, name, &read(contract)?, &read(source)?)
-            .map_err(|errors| anyhow::anyhow!("{} is not valid\n\n{errors}", contract.display()))?;
-        return Ok(Some(kernel));
-    }
-    name.map(|name| campaign.kernel(name)).transpose()
 }
 
 /// Returns the author's parameters with some of them replaced.

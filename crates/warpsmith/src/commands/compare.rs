@@ -4,9 +4,9 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::Args;
-use warpsmith_model::{ComparisonPurpose, ContenderRequest, Goal};
+use warpsmith_model::{ComparisonPurpose, ComparisonRecord, ContenderRequest, Goal};
 
-use super::{Context, check, plain_settings, summary, with_campaign};
+use super::{CliFailure, Context, check, plain_settings, summary, with_campaign};
 use crate::campaign::{Campaign, missing_words};
 use crate::output::{DIM, WARN, json, paint, result};
 
@@ -15,7 +15,8 @@ use crate::output::{DIM, WARN, json, paint, result};
 /// Each contender is a kernel (`30_register_tile`), a kernel with parameters
 /// (`30_register_tile:BLOCK_M=32,BLOCK_N=64`), a baseline (`onnxruntime`) or the winner of a run
 /// (`run:attention-2026...`). The first is the one that the others are measured against. With none
-/// named: the lab's last rung, its oracle and every baseline.
+/// named: the lab's last rung, its oracle and every baseline. Exits with 1 when a contender fails
+/// (its output is wrong, it crashes, it does not compile); a library that is not installed is listed.
 #[derive(Debug, Args)]
 pub struct CompareArgs {
     /// Folder of the lab
@@ -57,14 +58,23 @@ pub fn run(context: &Context, arguments: CompareArgs) -> Result<()> {
         Ok((campaign.run.clone(), record, times))
     })?;
     if context.json {
-        return json(&serde_json::json!({
+        json(&serde_json::json!({
             "run": run, "device": times["device"], "times": times["times"],
             "ceilings": times["ceilings"],
             "speedups": summary::speedups_json(&record), "missing_baselines": record.missing,
             "record": record,
-        }));
+        }))?;
+    } else {
+        show(&record);
     }
-    result(summary::comparison_table(&record));
+    match summary::failures(&record) {
+        None => Ok(()),
+        Some(failed) => Err(CliFailure::Candidate(format!("no times for {failed}")).into()),
+    }
+}
+
+fn show(record: &ComparisonRecord) {
+    result(summary::comparison_table(record));
     for missing in &record.missing {
         result(format!("  {}", paint(WARN, missing_words(missing))));
     }
@@ -75,9 +85,8 @@ pub fn run(context: &Context, arguments: CompareArgs) -> Result<()> {
             result(format!("  {}", paint(DIM, words)));
         }
     }
-    summary::clock_lines(&record).into_iter().for_each(result);
+    summary::clock_lines(record).into_iter().for_each(result);
     summary::note_lines(&record.notes).into_iter().for_each(result);
-    Ok(())
 }
 
 fn contenders(campaign: &Campaign, names: &[String]) -> Result<Vec<ContenderRequest>> {
@@ -125,5 +134,5 @@ fn workloads(campaign: &Campaign, names: &[String]) -> Result<Vec<String>> {
         return Ok(known);
     }
     super::check_workloads(&campaign.loaded.lab, names)?;
-    Ok(names.to_vec())
+    Ok(super::each_once(names))
 }

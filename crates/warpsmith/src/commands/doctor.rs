@@ -1,16 +1,22 @@
 //! `warpsmith doctor`: what this machine can do, what it lacks, and what to do about it.
 
-use anyhow::{Result, bail};
+use std::path::Path;
+
+use anyhow::{Context as _, Result, bail};
 use clap::Args;
-use warpsmith_device::cuda;
 use warpsmith_device::cuda::ncu::{self, Permission};
-use warpsmith_model::{Answer, Ask, DeviceInfo, Environment, Guard, Isolation, units};
+use warpsmith_device::cuda::{self, toolkit};
+use warpsmith_device::target::{Fault, Sanitizers};
+use warpsmith_model::lab::TargetKind;
+use warpsmith_model::{Answer, Ask, Compiler, DeviceInfo, Environment, Guard, Isolation, units};
 
 use super::{Context, summary};
 use crate::output::{BAD, GOOD, WARN, json, paint, result};
 use crate::worker_client::Worker;
 
 /// Say what this machine has, what it lacks, and what to do about it
+///
+/// With `--target cuda` on a machine without a GPU it says what there is of the tools, and exits with 2.
 #[derive(Debug, Args)]
 pub struct DoctorArgs {
     /// Measure the ceilings too (a few seconds)
@@ -19,36 +25,44 @@ pub struct DoctorArgs {
 }
 
 pub fn run(context: &Context, arguments: DoctorArgs) -> Result<()> {
-    let mut worker = Worker::new(&context.project, context.target.unwrap_or_default());
-    let Answer::Environment(environment) = worker.ask(&Ask::Environment)? else {
-        bail!("the worker does not say what its environment is");
+    let target = context.target.unwrap_or_default();
+    let mut worker = Worker::new(&context.project, target);
+    let environment = match worker.ask(&Ask::Environment) {
+        Ok(Answer::Environment(environment)) => Ok(*environment),
+        Ok(other) => bail!("the worker answered a question for its environment with {other:?}"),
+        // Without a device there is still something to say of its tools.
+        Err(error) if target == TargetKind::Cuda => Err(error),
+        Err(error) => return Err(error),
     };
-    let ceilings = if arguments.ceilings {
-        match worker.ask(&Ask::Ceilings)? {
+    let ceilings = match &environment {
+        Ok(_) if arguments.ceilings => match worker.ask(&Ask::Ceilings)? {
             Answer::Ceilings(ceilings) => Some(ceilings),
             other => bail!("the worker answered a question for ceilings with {other:?}"),
-        }
-    } else {
-        None
+        },
+        _ => None,
     };
     let writable = crate::campaign::open_store(&context.project).map(|_| ());
-    let sanitizer = cuda::sanitizer::find(&context.project.work_dir);
+    let tools = (target == TargetKind::Cuda).then(|| Tools::find(&context.project.work_dir));
     let baselines = context.project.venv().join("bin/python").exists();
     if context.json {
-        return json(&serde_json::json!({
-            "environment": environment, "ceilings": ceilings,
+        json(&serde_json::json!({
+            "environment": environment.as_ref().ok(),
+            "error": environment.as_ref().err().map(|error| format!("{error:#}")),
+            "ceilings": ceilings,
             "evidence": { "path": context.project.database(), "error": writable.err().map(|e| format!("{e:#}")) },
-            "baselines": baselines, "profiler": profiler_json(&environment),
-            "sanitizer": environment.device.cuda.as_ref().and(sanitizer.ok()),
-        }));
+            "baselines": baselines,
+            "compilers": tools.as_ref().map(|tools| &tools.compilers),
+            "profiler": tools.as_ref().map(|_| profiler_json()),
+            "sanitizer": tools.as_ref().map(|tools| tools.sanitizer_json()),
+        }))?;
+        return no_device(environment);
     }
-    describe(&environment);
-    if environment.device.cuda.is_some() {
-        describe_profiler();
-        match &sanitizer {
-            Ok(program) => line(true, &format!("sanitizers: {}", program.display())),
-            Err(fault) => line(false, &format!("sanitizers: {fault}")),
-        }
+    match &environment {
+        Ok(environment) => describe(environment),
+        Err(error) => line(false, &format!("gpu: {error:#}")),
+    }
+    if let Some(tools) = &tools {
+        tools.describe(environment.is_err());
     }
     match writable {
         Ok(()) => line(true, &format!("evidence: {}", context.project.database().display())),
@@ -62,19 +76,65 @@ pub fn run(context: &Context, arguments: DoctorArgs) -> Result<()> {
     if let Some(ceilings) = ceilings {
         line(true, &format!("ceilings: {}", summary::ceiling_words(&ceilings)));
     }
-    Ok(())
+    no_device(environment)
+}
+
+/// Fails where there is no device, once everything else was said.
+fn no_device(environment: Result<Environment>) -> Result<()> {
+    environment.map(|_| ()).context("CUDA kernels can be compiled at most, and not run")
+}
+
+/// The tools of a CUDA target, which need no device to be looked at.
+struct Tools {
+    compilers: Vec<Compiler>,
+    toolkit: Result<toolkit::Toolkit, Fault>,
+    sanitizers: Result<Sanitizers, Fault>,
+}
+
+impl Tools {
+    fn find(parts_dir: &Path) -> Self {
+        Self {
+            compilers: cuda::compilers(parts_dir),
+            toolkit: toolkit::find(parts_dir),
+            sanitizers: cuda::readiness::sanitizers(parts_dir),
+        }
+    }
+
+    /// Says what there is; compilers only where no description of an environment lists them.
+    fn describe(&self, with_compilers: bool) {
+        match &self.toolkit {
+            Ok(toolkit) => line(true, &format!("toolkit: {}", toolkit.root.display())),
+            Err(fault) => line(false, &format!("toolkit: {fault}")),
+        }
+        if with_compilers {
+            describe_compilers(&self.compilers);
+        }
+        describe_profiler();
+        match &self.sanitizers {
+            Ok(sanitizers) => line(true, &format!("sanitizers: {}", sanitizers.version)),
+            Err(fault) => line(false, &format!("sanitizers: {fault}")),
+        }
+    }
+
+    fn sanitizer_json(&self) -> serde_json::Value {
+        match &self.sanitizers {
+            Ok(sanitizers) => serde_json::json!({ "version": sanitizers.version }),
+            Err(fault) => serde_json::json!({ "error": fault.to_string() }),
+        }
+    }
 }
 
 fn describe(environment: &Environment) {
     let device = &environment.device;
     if let Some(cuda) = &device.cuda {
         let words = format!(
-            "gpu: {} ({}), {} multiprocessors, {} of memory, cache {}, driver for CUDA {}",
+            "gpu: {} ({}), {} multiprocessors, {} of memory, cache {}, driver {}for CUDA {}",
             device.name,
             cuda.arch,
             cuda.sms,
             units::bytes(cuda.memory_bytes as f64),
             units::bytes(device.l2_bytes as f64),
+            cuda.driver_version.as_ref().map_or_else(String::new, |version| format!("{version} ")),
             cuda.driver,
         );
         line(true, &words);
@@ -91,9 +151,7 @@ fn describe(environment: &Environment) {
     if environment.compilers.is_empty() {
         line(false, "compilers: none; install gcc or clang (on Debian: apt-get install gcc)");
     }
-    for compiler in &environment.compilers {
-        line(true, &format!("compiler {}: {}", compiler.name, compiler.version));
-    }
+    describe_compilers(&environment.compilers);
     let isolation = &environment.isolation;
     for (name, guard) in guards(isolation) {
         match guard {
@@ -103,6 +161,12 @@ fn describe(environment: &Environment) {
     }
     if device.cuda.is_none() {
         note("cuda: `warpsmith doctor --target cuda` looks for a GPU and its compilers");
+    }
+}
+
+fn describe_compilers(compilers: &[Compiler]) {
+    for compiler in compilers {
+        line(true, &format!("compiler {}: {}", compiler.name, compiler.version));
     }
 }
 
@@ -124,21 +188,20 @@ fn describe_profiler() {
     }
 }
 
-fn profiler_json(environment: &Environment) -> Option<serde_json::Value> {
-    environment.device.cuda.as_ref()?;
+fn profiler_json() -> serde_json::Value {
     let admin_only = match ncu::permission() {
         Permission::Everybody => Some(false),
         Permission::AdminOnly => Some(true),
         Permission::Unknown => None,
     };
-    Some(match ncu::find() {
+    match ncu::find() {
         Ok(found) => serde_json::json!({
             "path": found.path, "version": found.version, "counters_for_admins_only": admin_only,
         }),
         Err(error) => serde_json::json!({
             "error": error.to_string(), "counters_for_admins_only": admin_only,
         }),
-    })
+    }
 }
 
 fn describe_processor(device: &DeviceInfo) {

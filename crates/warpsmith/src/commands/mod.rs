@@ -256,6 +256,7 @@ pub fn plain_settings(goal: Goal, lab: &std::path::Path) -> Result<RunSettings> 
         workloads: Vec::new(),
         sanitize: true,
         evolve: None,
+        out: None,
     })
 }
 
@@ -297,6 +298,17 @@ pub fn check_workloads(lab: &Lab, names: &[String]) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Returns the names in their order, each once: what is asked for twice is done once.
+pub fn each_once(names: &[String]) -> Vec<String> {
+    let mut once: Vec<String> = Vec::new();
+    for name in names {
+        if !once.contains(name) {
+            once.push(name.clone());
+        }
+    }
+    once
 }
 
 /// Lets `steps` do its work and records how it ended.

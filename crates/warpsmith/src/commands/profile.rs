@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Result, bail};
+use anyhow::{Context as _, Result, bail};
 use clap::Args;
 use serde::Serialize;
 use warpsmith_model::diagnose::{Basis, Scene, diagnose, gap};
@@ -13,7 +13,7 @@ use warpsmith_model::{
     RunId, WorkloadProfile, units,
 };
 
-use super::check::{chosen_kernel, with_settings};
+use super::check::KernelArgs;
 use super::{CliFailure, Context, plain_settings, summary, with_campaign};
 use crate::campaign::Campaign;
 use crate::labdir;
@@ -28,18 +28,8 @@ use crate::output::{BOLD, DIM, Table, WARN, json, paint, result, say};
 pub struct ProfileArgs {
     /// Folder of the lab
     lab: PathBuf,
-    /// Kernel to profile; by default the lab's last rung
-    #[arg(long, value_name = "NAME", conflicts_with_all = ["source", "contract"])]
-    kernel: Option<String>,
-    /// Source of a kernel that is not in the lab
-    #[arg(long, value_name = "FILE", requires = "contract")]
-    source: Option<PathBuf>,
-    /// Contract of that kernel
-    #[arg(long, value_name = "FILE", requires = "source")]
-    contract: Option<PathBuf>,
-    /// Value of a tunable; the others keep their author's choice (repeatable)
-    #[arg(long = "set", value_name = "P=V")]
-    set: Vec<String>,
+    #[command(flatten)]
+    kernel: KernelArgs,
     /// Workload to profile; by default the one with the most work that the kernel serves (repeatable)
     #[arg(long, value_name = "NAME")]
     workload: Vec<String>,
@@ -96,8 +86,10 @@ pub fn run(context: &Context, arguments: ProfileArgs) -> Result<()> {
 
 fn steps(campaign: &mut Campaign, arguments: &ProfileArgs) -> Result<Profiled> {
     summary::announce(campaign);
-    let kernel = kernel(campaign, arguments)?;
-    let params = with_settings(&kernel, &arguments.set)?;
+    let chosen = arguments.kernel.chosen(campaign)?;
+    let kernel = chosen.or_else(|| campaign.loaded.lab.kernels.last().cloned());
+    let kernel = kernel.context("the lab has no kernel")?;
+    let params = arguments.kernel.params(&kernel)?;
     if let Some(reason) = campaign.unavailable(&kernel, &params) {
         bail!("`{}` cannot be profiled: {reason}", kernel.name);
     }
@@ -124,15 +116,6 @@ fn steps(campaign: &mut Campaign, arguments: &ProfileArgs) -> Result<Profiled> {
     })
 }
 
-fn kernel(campaign: &Campaign, arguments: &ProfileArgs) -> Result<Kernel> {
-    let (source, contract) = (arguments.source.as_deref(), arguments.contract.as_deref());
-    let chosen = chosen_kernel(campaign, arguments.kernel.as_deref(), source, contract)?;
-    match chosen.or_else(|| campaign.loaded.lab.kernels.last().cloned()) {
-        Some(kernel) => Ok(kernel),
-        None => bail!("the lab has no kernel"),
-    }
-}
-
 fn workloads(campaign: &Campaign, kernel: &Kernel, names: &[String]) -> Result<Vec<String>> {
     let served = campaign.served(kernel)?;
     if served.is_empty() {
@@ -148,7 +131,7 @@ fn workloads(campaign: &Campaign, kernel: &Kernel, names: &[String]) -> Result<V
         }
     }
     if !names.is_empty() {
-        return Ok(names.to_vec());
+        return Ok(super::each_once(names));
     }
     // A profile takes a while, and says most where the device is full.
     let lab = LabRecord::of(&campaign.loaded.lab)?;
@@ -163,7 +146,7 @@ fn find(profiled: &Profiled, workload: &WorkloadProfile) -> Finding {
         device: &profiled.environment.device,
         ceilings: Some(&profiled.ceilings),
         work: work.map(|work| WorkSize { flops: work.flops, bytes: work.bytes }),
-        dtype: profiled.lab.dtype,
+        dtype: profiled.lab.arithmetic_dtype(),
     };
     Finding {
         workload: workload.workload.clone(),
@@ -214,7 +197,7 @@ fn show(workload: &WorkloadProfile, finding: &Finding) {
 }
 
 /// Says once why there are no counters, and what to do.
-fn tell_what_is_missing(record: &ProfileRecord) {
+pub fn tell_what_is_missing(record: &ProfileRecord) {
     let mut told: Vec<&CounterSource> = Vec::new();
     for workload in &record.workloads {
         if let source @ CounterSource::Missing { reason, how } = &workload.counters

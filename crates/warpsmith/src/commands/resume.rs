@@ -4,17 +4,18 @@ use anyhow::{Result, bail};
 use clap::Args;
 use warpsmith_model::Goal;
 
-use super::{Context, evolve, micro, run, to_the_end, tune};
+use super::{Context, evidence, evolve, micro, run, to_the_end, tune};
 use crate::campaign::Campaign;
 use crate::interrupt::Interrupt;
 use crate::output::say;
 
 /// Go on where a run was stopped or killed
 ///
-/// Nothing that was recorded is done again. The lab must not have changed.
+/// Nothing that was recorded is done again. The lab must not have changed. Runs of `run`, `tune`, `micro`
+/// and `evidence` can be resumed; the other commands are quicker to start again.
 #[derive(Debug, Args)]
 pub struct ResumeArgs {
-    /// Run, by name or unique beginning; `latest` is the newest
+    /// Run, by name or unique beginning; `latest` is the newest that can be resumed
     #[arg(default_value = "latest")]
     run: String,
 }
@@ -42,10 +43,12 @@ pub fn run(context: &Context, arguments: ResumeArgs) -> Result<()> {
             let trials = to_the_end(campaign, micro::steps)?;
             micro::show(context, &run.0, trials, 15)
         }
-        goal @ (Goal::Check | Goal::Compare | Goal::Profile) => bail!(
-            "{} is a `{}` run, which is quicker to start again than to resume",
-            campaign.run,
-            goal.name()
-        ),
+        Goal::Evidence => {
+            let bundled = to_the_end(campaign, evidence::steps)?;
+            evidence::show(context, &bundled)
+        }
+        goal @ (Goal::Check | Goal::Compare | Goal::Profile) => {
+            bail!("a `{}` run cannot be resumed, and was", goal.name())
+        }
     }
 }

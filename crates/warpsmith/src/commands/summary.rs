@@ -8,8 +8,8 @@ use warpsmith_device::bind;
 use warpsmith_evidence::derive::{Standing, standings};
 use warpsmith_model::stats::{self, Comparison, Interval, median};
 use warpsmith_model::{
-    Ceilings, ChainRecord, ComparisonRecord, ContenderKind, DeviceState, Lab, LabRecord,
-    PairedRounds, Trial, roofline, units,
+    Absent, Ceilings, ChainRecord, ComparisonRecord, ContenderKind, DeviceInfo, DeviceState, Lab,
+    LabRecord, PairedRounds, Trial, roofline, units,
 };
 
 use crate::campaign::{Campaign, Winner, missing_words};
@@ -168,7 +168,7 @@ impl Summary {
                 let workload = self.lab.workload(&measurement.workload)?;
                 let time_s = median(&measurement.samples_s)?;
                 let work = roofline::WorkSize { flops: workload.flops, bytes: workload.bytes };
-                let dtype = self.lab.dtype;
+                let dtype = self.lab.arithmetic_dtype();
                 Some(Row {
                     workload: workload.name.clone(),
                     time_s,
@@ -207,7 +207,8 @@ pub fn comparison_table(record: &ComparisonRecord) -> String {
         let mut cells = vec![rounds.workload.clone()];
         for other in others {
             let speedup = other.workloads[idx].speedup;
-            cells.push(speedup.map_or_else(|| paint(DIM, "not served"), speedup_cell));
+            let no_pair = || absence_cell(rounds, first, other);
+            cells.push(speedup.map_or_else(no_pair, speedup_cell));
         }
         table.row(cells);
     }
@@ -240,6 +241,32 @@ pub fn note_lines(notes: &[String]) -> Vec<String> {
         lines.push(format!("  {}", paint(DIM, more)));
     }
     lines
+}
+
+/// Says why two contenders have no common rounds: the other one's reason, or else the first one's.
+fn absence_cell(rounds: &PairedRounds, first: &Standing, other: &Standing) -> String {
+    let of = |side: &Standing| rounds.absent.iter().find(|it| it.contender == side.contender);
+    let cell = |absent: &Absent, words: String| match absent.verdict {
+        Some(_) => paint(BAD, words),
+        None => paint(DIM, words),
+    };
+    match (of(other), of(first)) {
+        (Some(absent), _) => cell(absent, absent.word()),
+        (None, Some(absent)) => cell(absent, format!("{}: {}", first.label, absent.word())),
+        (None, None) => paint(DIM, "no rounds"),
+    }
+}
+
+/// Says in a line who failed on what; none where everybody who was to be timed was.
+pub fn failures(record: &ComparisonRecord) -> Option<String> {
+    let mut failed = Vec::new();
+    for rounds in &record.workloads {
+        for absent in rounds.absent.iter().filter(|it| it.verdict.is_some()) {
+            let label = &record.contenders[absent.contender].label;
+            failed.push(format!("{label} on {} ({})", rounds.workload, absent.word()));
+        }
+    }
+    (!failed.is_empty()).then(|| failed.join(", "))
 }
 
 fn speedup_cell(speedup: Interval) -> String {
@@ -287,7 +314,7 @@ pub fn times_json(lab: &Lab, ceilings: &Ceilings, record: &ComparisonRecord) -> 
         let workload = lab.workload(&rounds.workload);
         let work = workload.and_then(|workload| bind::work_size(lab, workload).ok());
         let roofline_s = work.zip(workload).map(|(work, workload)| {
-            roofline::roofline_s(ceilings, work, lab.output_dtype(workload))
+            roofline::roofline_s(ceilings, work, lab.arithmetic_dtype(workload))
         });
         let times: Vec<Json> = record
             .contenders
@@ -309,18 +336,26 @@ pub fn times_json(lab: &Lab, ceilings: &Ceilings, record: &ComparisonRecord) -> 
     record.workloads.iter().map(row).collect()
 }
 
+/// Says how much of a device runs at once.
+fn parallelism(device: &DeviceInfo) -> String {
+    match &device.cuda {
+        Some(cuda) => format!("{} multiprocessors", cuda.sms),
+        None => format!("{} threads", device.threads),
+    }
+}
+
 /// Says what is about to happen.
 pub fn announce(campaign: &Campaign) {
     let lab = &campaign.loaded.lab;
     say(format!(
-        "{} {}: {} kernels, {} workloads, {} baselines; {} ({} threads)",
+        "{} {}: {} kernels, {} workloads, {} baselines; {} ({})",
         paint(BOLD, &lab.name),
         lab.title,
         lab.kernels.len(),
         lab.workloads.len(),
         lab.baselines.len(),
         campaign.environment.device.name,
-        campaign.environment.device.threads,
+        parallelism(&campaign.environment.device),
     ));
     for warning in super::doctor::isolation_warnings(&campaign.environment.isolation) {
         say(format!("  {}", paint(WARN, warning)));

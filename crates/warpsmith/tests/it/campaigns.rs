@@ -95,3 +95,51 @@ fn an_adhoc_kernel_is_judged_like_any_other() {
         project.fails(1, &["check", "labs/probe", "--source", "adhoc.c", "--contract", contract]);
     assert!(said.contains("incorrect"), "{said}");
 }
+
+#[test]
+fn a_bundle_that_was_stopped_is_finished_in_its_folder() {
+    let project = Project::new();
+    let arguments = ["evidence", "labs/probe", "--budget", "4", "--time", "5", "--out", "bundle"];
+    project.killed_after(1, &arguments);
+    let bundle = project.path().join("bundle");
+    assert!(bundle.join("unfinished.json").is_file() && !bundle.join("index.json").exists());
+    // Nobody else's bundle goes there.
+    let said = project.fails(2, &arguments);
+    assert!(said.contains("unfinished bundle of probe-"), "{said}");
+    assert!(said.contains("warpsmith resume probe-"), "{said}");
+    let index = project.json(&["resume"]);
+    assert_eq!(index["lab_edited_since"], false, "{index}");
+    let source = |path: &std::path::Path| std::fs::read_to_string(path).expect("a source");
+    let kernel = "kernels/00_naive.c";
+    assert_eq!(source(&bundle.join("lab").join(kernel)), source(&project.lab().join(kernel)));
+    assert!(bundle.join("index.json").is_file());
+    assert!(!bundle.join("unfinished.json").exists());
+    let files = index["files"].as_array().expect("files");
+    assert!(files.iter().all(|file| file["path"] != "unfinished.json"), "{index}");
+    let runs = project.json(&["runs"]);
+    assert_eq!(runs["runs"].as_array().map(Vec::len), Some(1), "{runs}");
+    assert_eq!(runs["runs"][0]["status"]["status"], "finished", "{runs}");
+}
+
+#[test]
+fn a_comparison_with_a_wrong_kernel_says_so_and_fails() {
+    let project = Project::new();
+    let source = project.lab().join("kernels/10_vector.c");
+    let text = std::fs::read_to_string(&source).expect("a source");
+    let wrong = text.replace("scale *", "2 * scale *");
+    assert_ne!(wrong, text, "the scaffold's kernel scales something");
+    std::fs::write(&source, wrong).expect("written");
+    let arguments = ["compare", "labs/probe", "00_naive", "10_vector", "--time", "0.05"];
+    let output = project.run(&arguments);
+    let (printed, said) =
+        (crate::support::text(&output.stdout), crate::support::text(&output.stderr));
+    assert_eq!(output.status.code(), Some(1), "{printed}{said}");
+    assert!(printed.contains("incorrect") && !printed.contains("not served"), "{printed}");
+    assert!(said.contains("no times for 10_vector on n256d1024 (incorrect)"), "{said}");
+    // What is asked for twice is done once, and whoever is right is no failure.
+    let workload = "n256d1024";
+    let twice = ["compare", "labs/probe", "00_naive", "--workload", workload];
+    let twice = [&twice[..], &["--workload", workload, "--time", "0.05"]].concat();
+    let compared = project.json(&twice);
+    assert_eq!(compared["times"].as_array().map(Vec::len), Some(1), "{compared}");
+}

@@ -7,6 +7,9 @@ use std::process::{Command, Stdio};
 
 use crate::support::{Project, kill, processes_with, text, wait_for};
 
+/// Far more trials than it stores before it is killed.
+const LONG: [&str; 8] = ["tune", "labs/probe", "--budget", "400", "--time", "4", "--seed", "1"];
+
 const QUICK: [&str; 8] = ["tune", "labs/probe", "--budget", "4", "--time", "20", "--seed", "1"];
 
 #[test]
@@ -109,13 +112,39 @@ fn two_campaigns_share_one_store() {
 #[test]
 fn an_edited_lab_is_not_resumed() {
     let project = Project::new();
-    project.ok(&QUICK);
+    project.killed_after(1, &LONG);
     let manifest = project.lab().join("lab.toml");
     let text = fs::read_to_string(&manifest).expect("the manifest");
     fs::write(&manifest, format!("{text}\n# a remark\n")).expect("written");
     let said = project.fails(2, &["resume", "latest"]);
     assert!(said.contains("was edited"), "{said}");
     assert!(said.contains("hint"), "{said}");
+}
+
+#[test]
+fn what_cannot_be_resumed_is_left_as_it_is() {
+    let project = Project::new();
+    let kernel = ["check", "labs/probe", "--kernel", "00_naive", "--quick", "--time", "0.05"];
+    project.ok(&kernel);
+    let said = project.fails(2, &["resume"]);
+    assert!(said.contains("there is no run to resume"), "{said}");
+    assert!(said.contains("is a `check` run"), "{said}");
+    assert_eq!(project.statuses(), ["finished"]);
+
+    // A run that can be resumed is found behind one that cannot.
+    project.killed_after(1, &LONG);
+    let killed = project.store().run("latest").expect("a run").id;
+    project.ok(&kernel);
+    assert_eq!(project.statuses(), ["finished", "running", "finished"]);
+    let check = project.store().run("latest").expect("a run").id;
+    let said = project.fails(2, &["resume", &check.0]);
+    assert!(said.contains("is a `check` run"), "{said}");
+    let resumed = project.json(&["resume"]);
+    assert_eq!(resumed["run"], killed.0);
+    assert_eq!(project.statuses(), ["finished", "finished", "finished"]);
+    let said = project.fails(2, &["resume", &killed.0]);
+    assert!(said.contains("has finished"), "{said}");
+    assert_eq!(project.statuses(), ["finished", "finished", "finished"]);
 }
 
 #[test]

@@ -88,3 +88,39 @@ fn profiling_without_a_gpu_says_so() {
     assert_eq!(output.status.code(), Some(2), "{said}");
     assert!(said.contains("CUDA") && said.contains("error"), "{said}");
 }
+
+#[test]
+fn doctor_without_a_gpu_says_what_there_is_of_the_tools() {
+    let project = Project::new();
+    // Hides a GPU where there is one, and a toolkit where there is one.
+    let nowhere = project.path().join("nowhere").display().to_string();
+    let run = |flags: &[&str]| {
+        let arguments = [&["doctor", "--target", "cuda", "--cuda-home", &nowhere], flags].concat();
+        let mut command = project.command(&arguments);
+        command.env("CUDA_VISIBLE_DEVICES", "").env("PATH", "/usr/bin:/bin");
+        command.output().expect("the program starts")
+    };
+    let output = run(&[]);
+    let (printed, said) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(output.status.code(), Some(2), "{printed}{said}");
+    for words in
+        ["fail gpu:", "fail toolkit: no CUDA toolkit", "profiler:", "sanitizers:", "evidence:"]
+    {
+        assert!(printed.contains(words), "`{words}` is not in\n{printed}");
+    }
+    assert!(said.contains("CUDA kernels can be compiled at most"), "{said}");
+    let report: serde_json::Value = serde_json::from_slice(&run(&["--json"]).stdout).expect("JSON");
+    assert!(report["environment"].is_null() && report["error"].is_string(), "{report}");
+    assert!(report["sanitizer"]["error"].as_str().is_some_and(|it| it.contains("setup cuda")));
+}
+
+#[test]
+fn a_kernel_for_nvcc_without_nvcc_says_what_to_do() {
+    let project = Project::new();
+    let lab = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/nvcc");
+    let nowhere = project.path().join("nowhere").display().to_string();
+    let output = project.run(&["build", lab, "--cuda-home", &nowhere]);
+    let printed = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(1), "{printed}");
+    assert!(printed.contains("nvcc was not found") && printed.contains("setup cuda"), "{printed}");
+}

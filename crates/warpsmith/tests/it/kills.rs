@@ -36,12 +36,14 @@ fn fifty_kills_lose_no_trial_and_repeat_none() {
             known.clear();
             continue;
         }
-        // Before the first run is recorded there is nothing to lose, and nothing to resume.
-        started = started
-            || project
-                .store_if_made()
-                .is_some_and(|store| !store.runs().expect("its runs").is_empty());
+        // Before a run is recorded there is nothing to lose, and nothing to resume; nor is there when it
+        // was killed after its last word.
+        started = project.store_if_made().is_some_and(|store| {
+            let runs = store.runs().expect("its runs");
+            runs.first().is_some_and(|run| run.record.status.ended_unix_s().is_none())
+        });
         if !started {
+            known.clear();
             continue;
         }
         let evaluations = project.evaluations();

@@ -69,6 +69,35 @@ impl Project {
         said
     }
 
+    /// Starts a campaign and kills it when it has stored this many trials.
+    pub(crate) fn killed_after(&self, trials: usize, arguments: &[&str]) {
+        let n_runs = || self.store_if_made().and_then(|store| Some(store.runs().ok()?.len()));
+        let before = n_runs().unwrap_or(0);
+        let mut campaign = self
+            .command(arguments)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("the program starts");
+        let stored = || {
+            let store = self.store_if_made()?;
+            let run = store.run("latest").ok()?;
+            Some(store.trials(&run.id).ok()?.len())
+        };
+        wait_for("trials", || {
+            n_runs().is_some_and(|runs| runs > before)
+                && stored().is_some_and(|stored| stored >= trials)
+        });
+        campaign.kill().expect("it can be killed");
+        campaign.wait().expect("it is gone");
+    }
+
+    /// The status of every run, newest first.
+    pub(crate) fn statuses(&self) -> Vec<String> {
+        let runs = self.store().runs().expect("its runs");
+        runs.iter().map(|run| run.record.status.name().to_string()).collect()
+    }
+
     pub(crate) fn database(&self) -> PathBuf {
         self.path().join("evidence/evidence.db")
     }
@@ -106,7 +135,8 @@ pub(crate) fn text(bytes: &[u8]) -> String {
 pub(crate) fn wait_for(what: &str, mut condition: impl FnMut() -> bool) {
     let start = Instant::now();
     while !condition() {
-        assert!(start.elapsed() < Duration::from_secs(60), "waited a minute for {what}");
+        // Campaigns wait for each other on a machine, and it may be a busy one.
+        assert!(start.elapsed() < Duration::from_secs(300), "waited five minutes for {what}");
         std::thread::sleep(Duration::from_millis(5));
     }
 }

@@ -86,8 +86,11 @@ fn rate(workload: Option<&WorkloadRecord>, time_s: Interval) -> Interval {
 
 fn ceiling(view: &View<'_>, workload: &WorkloadRecord) -> Option<Limit> {
     let ceilings = view.data.ceilings.as_ref()?;
-    let least_s =
-        warpsmith_model::roofline::roofline_s(ceilings, work_size(workload), view.lab.dtype);
+    let least_s = warpsmith_model::roofline::roofline_s(
+        ceilings,
+        work_size(workload),
+        view.lab.arithmetic_dtype(),
+    );
     let value = workload.flops.max(1.0) / least_s;
     let title = format!("measured ceiling: {}", units::flops(value));
     value.is_finite().then_some(Limit { value, title })

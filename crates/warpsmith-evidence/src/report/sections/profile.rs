@@ -55,7 +55,7 @@ fn scene<'a>(view: &'a View<'_>, workload: &WorkloadProfile) -> Scene<'a> {
         device: &view.data.environment.device,
         ceilings: view.data.ceilings.as_ref(),
         work: work.map(|work| WorkSize { flops: work.flops, bytes: work.bytes }),
-        dtype: view.lab.dtype,
+        dtype: view.lab.arithmetic_dtype(),
     }
 }
 

@@ -35,7 +35,7 @@ fn command(view: &View<'_>, settings: &RunSettings) -> String {
         flag("--kernel", kernel.clone());
     }
     match settings.goal {
-        Goal::Run | Goal::Tune => {
+        Goal::Run | Goal::Tune | Goal::Evidence => {
             flag("--strategy", settings.strategy.clone());
             flag("--budget", settings.budget_trials.to_string());
             flag("--time", settings.budget_s.to_string());
@@ -65,7 +65,7 @@ fn command(view: &View<'_>, settings: &RunSettings) -> String {
         }
         Goal::Check | Goal::Compare | Goal::Profile => {}
     }
-    if matches!(settings.goal, Goal::Run | Goal::Tune | Goal::Micro) {
+    if matches!(settings.goal, Goal::Run | Goal::Tune | Goal::Micro | Goal::Evidence) {
         words.push("--fresh".to_string());
     }
     words.iter().map(|word| shell_quoted(word)).collect::<Vec<_>>().join(" ")

@@ -29,7 +29,7 @@ pub(super) fn body(view: &View<'_>) -> Html {
             }
         })
         .collect();
-    let peak = roofline::peak_flops(ceilings, view.lab.dtype);
+    let peak = roofline::peak_flops(ceilings, view.lab.arithmetic_dtype());
     let peak_words = format!("arithmetic peak {}", units::flops(peak));
     let slopes = slopes(ceilings);
     let label = "Roofline: rates of every contender on every workload, under the measured ceilings";

@@ -1,0 +1,115 @@
+//! Taking up a run that did not finish.
+
+use std::collections::HashMap;
+
+use anyhow::{Context, Result, bail};
+use warpsmith_evidence::Store;
+use warpsmith_model::{RunRecord, RunSettings, RunStatus};
+
+use super::{Campaign, ask_environment, open_store};
+use crate::interrupt::Interrupt;
+use crate::labdir;
+use crate::pool::{Pool, trial_id};
+use crate::project::Project;
+use crate::worker_client::Worker;
+
+/// The name that stands for the newest run.
+const LATEST: &str = "latest";
+
+impl Campaign {
+    /// Takes up a run that did not finish. Nothing is written before it is clear that it can go on.
+    pub fn resume(project: &Project, name: &str, interrupt: Interrupt) -> Result<Self> {
+        let store = open_store(project)?;
+        let (record, settings) = choose(&store, name)?;
+        let loaded = labdir::load(&settings.lab_dir)?;
+        if loaded.lab.id != record.lab.id {
+            bail!(
+                "the lab in {} was edited since {} began, so their trials cannot be mixed\nhint: \
+                 undo the edit, or start a new run with `warpsmith {} {}` (unchanged candidates \
+                 are found in the evidence)",
+                loaded.dir.display(),
+                record.id,
+                settings.goal.name(),
+                settings.lab_dir.display(),
+            );
+        }
+        let mut worker = Worker::new(project, loaded.lab.target);
+        let environment = ask_environment(&mut worker)?;
+        let environment_id = environment.id();
+        if environment_id != record.environment {
+            bail!(
+                "{} ran in another environment (another machine, compiler or protection), so its \
+                 times cannot be continued here\nhint: start a new run",
+                record.id
+            );
+        }
+        let mut pool = Pool::new(project, &environment, worker);
+        let mut trials = HashMap::new();
+        for stored in store.trials(&record.id)? {
+            if let Some(kernel) = loaded.lab.kernel(&stored.trial.job.candidate.kernel) {
+                pool.remember(&loaded.lab, kernel, &stored.trial);
+            }
+            // By the question that this run would ask: a trial that was taken over has the name that the
+            // run that measured it gave it, and would be taken over again.
+            let job = &stored.trial.job;
+            let asked = trial_id(&record.id, &job.candidate.id, job.fidelity, &job.workloads);
+            trials.insert(asked, stored.trial);
+        }
+        store.finish_run(&record.id, &RunStatus::Running)?;
+        Ok(Self {
+            project: project.clone(),
+            loaded,
+            settings,
+            run: record.id,
+            store,
+            environment,
+            environment_id,
+            pool,
+            interrupt,
+            trials,
+        })
+    }
+}
+
+/// Finds the run to take up: the one that was named, or the newest that can be resumed.
+fn choose(store: &Store, name: &str) -> Result<(RunRecord, RunSettings)> {
+    let record = store.run(name)?;
+    if name != LATEST {
+        return match resumable(&record)? {
+            Ok(settings) => Ok((record, settings)),
+            Err(refusal) => bail!("{refusal}"),
+        };
+    }
+    for run in store.runs()? {
+        // Settings that cannot be read are those of another version, which can resume its own runs.
+        if let Ok(Ok(settings)) = resumable(&run.record) {
+            return Ok((run.record, settings));
+        }
+    }
+    match resumable(&record)? {
+        Ok(settings) => Ok((record, settings)),
+        Err(refusal) => bail!("there is no run to resume: {refusal}"),
+    }
+}
+
+/// Returns the settings of a run that can be resumed, or says why it cannot.
+fn resumable(record: &RunRecord) -> Result<Result<RunSettings, String>> {
+    let settings: RunSettings = serde_json::from_value(serde_json::to_value(&record.settings)?)
+        .with_context(|| format!("the settings of {} cannot be read", record.id))?;
+    let (run, goal) = (&record.id, settings.goal.name());
+    if !settings.goal.can_resume() {
+        return Ok(Err(format!(
+            "{run} is a `{goal}` run, which is quicker to start again than to resume\nhint: \
+             `warpsmith {goal} {}`; `warpsmith runs` lists every run",
+            settings.lab_dir.display()
+        )));
+    }
+    if matches!(record.status, RunStatus::Finished { .. }) {
+        return Ok(Err(format!(
+            "{run} has finished, so there is nothing left of it to do\nhint: `warpsmith show {run}` \
+             shows it; `warpsmith {goal} {}` starts another",
+            settings.lab_dir.display()
+        )));
+    }
+    Ok(Ok(settings))
+}
