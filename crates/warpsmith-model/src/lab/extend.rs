@@ -55,7 +55,7 @@ mod tests {
         let lab = lab();
         for kernel in &lab.kernels {
             let added =
-                [Tunable { name: "ROWS".to_string(), values: vec![Value::Int(4), Value::Int(1)] }];
+                [Tunable { name: "DEPTH".to_string(), values: vec![Value::Int(4), Value::Int(1)] }];
             let contract = with_tunables(&kernel.contract, &added).expect("extended");
             let extended =
                 parse_kernel(&lab, &kernel.name, &contract, &kernel.source).expect("still valid");
@@ -66,12 +66,12 @@ mod tests {
                 assert_eq!(one.blocks.text(), other.blocks.text());
             }
             assert_eq!(extended.tunables.len(), kernel.tunables.len() + 1);
-            assert_eq!(extended.default.get("ROWS"), Some(&Value::Int(4)));
+            assert_eq!(extended.default.get("DEPTH"), Some(&Value::Int(4)));
             for (name, value) in &kernel.default.0 {
                 assert_eq!(extended.default.get(name), Some(value));
             }
             let again = with_tunables(&contract, &added).expect_err("it has that name now");
-            assert!(again.contains("ROWS"), "{again}");
+            assert!(again.contains("DEPTH"), "{again}");
             assert_eq!(with_tunables(&kernel.contract, &[]).as_ref(), Ok(&kernel.contract));
         }
     }
