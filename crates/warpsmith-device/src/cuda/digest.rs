@@ -1,8 +1,9 @@
 //! Whether inputs are what they were, found out where they are: copying them back would take a hundred
 //! times longer than the launch that may have changed them.
 //!
-//! The digest depends on a key that never leaves this process's memory until the launches that are judged
-//! are over, so a kernel cannot change an input and keep its digest.
+//! The digest depends on a key, and neither is kept where a kernel finds it: the key is an argument of the
+//! harness's own launches, the digest stays in this process. So a kernel cannot change an input and keep
+//! its digest.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 

@@ -59,7 +59,9 @@ pub fn find(parts_dir: &Path) -> Result<Toolkit, Fault> {
 pub fn find_nvcc(parts_dir: &Path) -> Result<PathBuf, Fault> {
     let roots = roots(parts_dir);
     let places = roots.iter().map(|root| root.join("bin/nvcc"));
-    places.into_iter().find(|path| path.is_file()).ok_or_else(|| {
+    // It runs in a folder of its own, where a relative path leads elsewhere.
+    let absolute = |path: PathBuf| std::path::absolute(&path).unwrap_or(path);
+    places.into_iter().find(|path| path.is_file()).map(absolute).ok_or_else(|| {
         let looked: Vec<String> = roots.iter().map(|root| root.display().to_string()).collect();
         Fault::Unavailable(format!(
             "nvcc was not found, which a contract with `compiler = \"nvcc\"` needs; looked for bin/nvcc \

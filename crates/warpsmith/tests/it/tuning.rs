@@ -38,17 +38,19 @@ fn a_dispatch_table_has_a_verified_winner_for_every_workload_and_resumes_to_the_
     let alone = searched.iter().filter(|workloads| workloads.len() == 1).count();
     assert!(alone >= record.lab.workloads.len(), "{searched:?}");
 
-    if summary["dispatch"].is_object() {
-        let rows = summary["dispatch"]["workloads"].as_array().expect("rows");
-        assert_eq!(rows.len(), record.lab.workloads.len(), "{summary}");
-        let files = project.json(&["export", run, "--format", "dispatch"]);
-        let path = project.path().join(files["files"][0].as_str().expect("a path"));
-        let written: Value =
-            serde_json::from_slice(&std::fs::read(path).expect("the file")).expect("JSON");
-        assert_eq!(written, summary["dispatch"]);
-        assert!(written["workloads"][0]["axes"].is_object(), "{written}");
-    }
+    let rows = summary["dispatch"]["workloads"].as_array().expect("rows");
+    assert_eq!(rows.len(), record.lab.workloads.len(), "{summary}");
+    let files = project.json(&["export", run, "--format", "dispatch"]);
+    let path = project.path().join(files["files"][0].as_str().expect("a path"));
+    let written: Value =
+        serde_json::from_slice(&std::fs::read(path).expect("the file")).expect("JSON");
+    assert_eq!(written, summary["dispatch"]);
+    assert!(written["workloads"][0]["axes"].is_object(), "{written}");
 
+    // As a process leaves it that is killed right before its end.
+    let writable = warpsmith_evidence::Store::open(&project.database()).expect("the store opens");
+    writable.finish_run(&record.id, &warpsmith_model::RunStatus::Running).expect("written");
+    drop(writable);
     let before = project.evaluations();
     let again = project.json(&["resume", run]);
     assert_eq!(project.evaluations(), before, "nothing that was recorded is done again");
@@ -62,7 +64,7 @@ fn a_search_that_stalls_ends_before_its_budget() {
     let project = Project::new();
     let said = project.run(&tune(&[
         "--budget",
-        "6",
+        "12",
         "--until",
         "stalled:1",
         "--objective",
@@ -71,10 +73,10 @@ fn a_search_that_stalls_ends_before_its_budget() {
     ]));
     let text = crate::support::text(&said.stderr);
     assert!(said.status.success(), "{text}");
-    let ended = text.contains("ends early: stalled:1 holds");
+    // Twelve trials that all improve on the one before happen once in 479 million searches.
+    assert!(text.contains("ends early: stalled:1 holds"), "{text}");
     let ranked = project.evaluations().iter().filter(|(_, fidelity)| fidelity == "rank").count();
-    // Six trials that all improve on the one before are possible, if hardly so.
-    assert!(ended || ranked >= 6, "{text}");
+    assert!(ranked < 12, "{ranked} trials");
 }
 
 #[test]
@@ -106,8 +108,9 @@ fn earlier_winners_and_other_tuners_files_are_where_a_search_begins() {
         // The author's choice may be one of the two; a prior is tried early and then left behind.
         assert!(priors <= 2, "{source}: {origins:?}");
         assert!(origins.len() > priors, "{source}: {origins:?}");
+        // A file names its two best, of which the author's choice is one at most; the store may name that alone.
         let is_author = first["winner"]["params"] == latest_default(&latest, kernel);
-        assert!(priors >= 1 || is_author, "{source}: {origins:?}");
+        assert!(priors >= 1 || (source == "store" && is_author), "{source}: {origins:?}");
     }
     std::fs::write(project.path().join("other.json"), OTHER_CACHE).expect("written");
     let said = project.fails(2, &tune(&["--kernel", kernel, "--seed-from", "other.json"]));
