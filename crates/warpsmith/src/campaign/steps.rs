@@ -8,8 +8,8 @@ use anyhow::{Context, Result, bail};
 use warpsmith_device::{bind, cuda};
 use warpsmith_model::lab::{Kernel, TargetKind, Workload};
 use warpsmith_model::{
-    Answer, Ask, ChainRecord, Environment, Fidelity, Finding, Objective, Origin, Params, Trial,
-    Value, suggest, units,
+    Answer, Ask, Candidate, ChainRecord, Environment, Fidelity, Finding, Objective, Origin, Params,
+    Trial, Value, suggest, units,
 };
 use warpsmith_search::{
     Evolution, Proposal, Proposer, Score, Space, Strategy, StrategyConfig, score, strategy,
