@@ -35,6 +35,15 @@ pub enum Origin {
         /// The strategy's name.
         strategy: String,
     },
+    /// A source that a language model wrote.
+    Evolved {
+        /// The candidates that the prompt showed as parents.
+        parents: Vec<CandidateId>,
+        /// How the source was made of them (`crossover`).
+        operator: String,
+        /// The call: a text that names prompt and reply.
+        call: BlobId,
+    },
     /// A person or an agent asked for this one.
     Manual,
     /// A library; never entered as a winner.

@@ -19,19 +19,23 @@
 //! assert_eq!(value.expect("all names bound"), Value::Int(16));
 //! ```
 
+mod ablation;
 mod candidate;
 mod chain;
 mod device_state;
 pub mod diagnose;
 mod environment;
+mod evolve;
 pub mod expr;
 mod id;
 pub mod lab;
+mod models;
 mod profile;
 mod record;
 pub mod rng;
 pub mod roofline;
 mod settings;
+pub mod significance;
 pub mod stats;
 pub mod suggest;
 mod trial;
@@ -39,14 +43,20 @@ pub mod units;
 mod value;
 mod wire;
 
+pub use ablation::{AblationArm, AblationDifference, AblationRecord, SIGNIFICANT_P};
 pub use candidate::{Candidate, Fidelity, Job, KernelText, Origin, Request, RequestLimits};
 pub use chain::{Authority, ChainRecord, Proof, Sensitivity};
 pub use device_state::{ClockLimit, DeviceState, Span};
 pub use diagnose::{Bound, Counters, Diagnosis, Gap};
 pub use environment::{Ceilings, Compiler, CudaInfo, DeviceInfo, Environment, Guard, Isolation};
+pub use evolve::{
+    CallAnswer, CallRecord, EvolutionMode, EvolutionStart, EvolveSettings, ModelChoice,
+    ModelPolicy, Operator, Prompt, Rejection, ReplyVerdict, Usage,
+};
 pub use expr::{EvalError, Expr, ExprError};
 pub use id::{BlobId, CandidateId, EnvironmentId, Hasher, LabId, RunId, TrialId};
 pub use lab::Lab;
+pub use models::{HttpConfig, ModelConfig, Models, ProviderConfig};
 pub use profile::{
     CounterSource, FileBlob, LaunchCode, LaunchProfile, ProfileRecord, WorkloadProfile,
 };

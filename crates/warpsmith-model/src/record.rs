@@ -336,6 +336,8 @@ impl ClockCheck {
 pub enum ComparisonPurpose {
     /// To choose the rung that is tuned.
     Ladder,
+    /// To decide whether an evolved source takes the place of the best so far, which is the first.
+    NewBest,
     /// To choose a winner among the search's best.
     Finalists,
     /// To hold the winner against others; what the headline quotes.

@@ -6,6 +6,8 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use crate::EvolveSettings;
+
 /// Every setting of a campaign. A run is resumed from these alone.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -45,6 +47,9 @@ pub struct RunSettings {
     /// The workloads that matter; empty for all of the lab's.
     #[serde(default)]
     pub workloads: Vec<String>,
+    /// What an evolution adds to this; none for every other campaign.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub evolve: Option<EvolveSettings>,
     /// The folder of the bundle, for `evidence`; none for one named after the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub out: Option<PathBuf>,
@@ -72,6 +77,8 @@ pub enum Goal {
     Micro,
     /// Search and verify.
     Tune,
+    /// Evolution of a source, verified.
+    Evolve,
     /// A paired comparison.
     Compare,
     /// A profile of one kernel.
@@ -88,6 +95,7 @@ impl Goal {
             Self::Check => "check",
             Self::Micro => "micro",
             Self::Tune => "tune",
+            Self::Evolve => "evolve",
             Self::Compare => "compare",
             Self::Profile => "profile",
             Self::Evidence => "evidence",
@@ -97,7 +105,7 @@ impl Goal {
     /// Says whether a campaign that was stopped can go on; the others are quicker to start again.
     pub fn can_resume(self) -> bool {
         match self {
-            Self::Run | Self::Micro | Self::Tune | Self::Evidence => true,
+            Self::Run | Self::Micro | Self::Tune | Self::Evolve | Self::Evidence => true,
             Self::Check | Self::Compare | Self::Profile => false,
         }
     }

@@ -3,6 +3,7 @@
 //! A [`Space`] is the set of a kernel's valid configurations: counted, indexed and sampled without
 //! going through the ones that constraints exclude. A [`Proposer`] suggests configurations of a
 //! space and learns from the findings that come back; [`strategy`] makes one of a [`Strategy`].
+//! [`evolve`] proposes sources instead, written by language models.
 //! [`score`] says how good a trial is, and nothing else in this crate does.
 //!
 //! [`Recorded`] is a space that somebody measured completely, and [`simulate`] judges strategies on
@@ -41,6 +42,7 @@
 
 mod climb;
 mod evolutionary;
+pub mod evolve;
 mod guided;
 mod history;
 mod lesson;

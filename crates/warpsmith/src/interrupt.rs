@@ -24,6 +24,12 @@ impl Interrupt {
         Ok(Self(asked))
     }
 
+    /// Asks to stop, as a signal would.
+    #[cfg(test)]
+    pub fn ask(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
     /// Says whether to stop.
     pub fn asked(&self) -> bool {
         self.0.load(Ordering::Relaxed)

@@ -11,6 +11,7 @@ mod commands;
 mod date;
 mod interrupt;
 mod labdir;
+mod llm;
 mod output;
 mod pool;
 mod project;

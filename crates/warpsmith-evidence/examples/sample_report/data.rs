@@ -58,6 +58,9 @@ pub(crate) fn sample(n_search: usize) -> ReportData {
         trials: maker.trials,
         comparisons,
         profiles: Vec::new(),
+        evolution: None,
+        ablation: None,
+        calls: Vec::new(),
         texts: maker.texts,
     }
 }

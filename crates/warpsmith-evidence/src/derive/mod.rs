@@ -6,8 +6,10 @@
 //! each of them has none.
 
 mod convergence;
+mod diff;
 mod dispatch;
 mod effects;
+mod evolution;
 mod failures;
 mod leaderboard;
 mod micro;
@@ -16,8 +18,10 @@ mod standings;
 mod winner;
 
 pub use convergence::{ConvergencePoint, convergence};
+pub use diff::{DiffLine, diff};
 pub use dispatch::{Choice, dispatch};
 pub use effects::{ParameterEffect, ValueEffect, parameter_effects};
+pub use evolution::{Evolution, Funnel, Step, StepFate, evolution};
 pub use failures::{FailureGroup, failures};
 pub(crate) use leaderboard::score;
 pub use leaderboard::{

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use warpsmith_model::{EvidenceExport, FORMAT_VERSION, RunRecord};
+use warpsmith_model::{Blob, EvidenceExport, FORMAT_VERSION, RunRecord};
 
 use super::{ExportError, read_json};
 use crate::error::StoreError;
@@ -13,7 +13,12 @@ use crate::store::Store;
 pub fn collect_evidence(store: &Store, record: &RunRecord) -> Result<EvidenceExport, StoreError> {
     let run = &record.id;
     let trials = store.trials(run)?;
-    let blobs = store.texts(&trials)?;
+    let mut blobs = store.texts(&trials)?;
+    for (id, text) in store.call_texts(&store.calls(run)?)? {
+        if !blobs.iter().any(|known| known.id == id) {
+            blobs.push(Blob { id, text });
+        }
+    }
     let mut documents = BTreeMap::new();
     for kind in store.document_kinds(run)? {
         if kind != Store::COMPARISON {

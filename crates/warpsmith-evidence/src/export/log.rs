@@ -97,6 +97,7 @@ fn origin_text(origin: &Origin) -> String {
         Origin::Seed => "seed".to_string(),
         Origin::Micro => "micro".to_string(),
         Origin::Tuned { strategy } => format!("tuned:{strategy}"),
+        Origin::Evolved { operator, .. } => format!("evolved:{operator}"),
         Origin::Manual => "manual".to_string(),
         Origin::Baseline => "baseline".to_string(),
     }

@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use warpsmith_model::roofline::{self, WorkSize};
 use warpsmith_model::stats::{Interval, median_interval};
 use warpsmith_model::{
-    BlobId, Ceilings, ChainRecord, ComparisonPurpose, ComparisonRecord, ContenderKind, Environment,
-    Fidelity, LabRecord, Params, ProfileRecord, RunRecord, RunTrial, WorkloadRecord,
+    AblationRecord, BlobId, CallRecord, Ceilings, ChainRecord, ComparisonPurpose, ComparisonRecord,
+    ContenderKind, Environment, EvolutionStart, Fidelity, LabRecord, Params, ProfileRecord,
+    RunRecord, RunTrial, WorkloadRecord,
 };
 
 use crate::derive::{self, Decision, Leaderboard, Standing, score};
@@ -29,7 +30,13 @@ pub struct ReportData {
     pub comparisons: Vec<ComparisonRecord>,
     /// Profiles of this run's kernels: its own, and the newest of its winner from whichever run.
     pub profiles: Vec<ProfileRecord>,
-    /// Sources and compiler logs that trials name.
+    /// What an evolution started from; none for any other run.
+    pub evolution: Option<EvolutionStart>,
+    /// The modes of evolution side by side, where the run ended such a comparison.
+    pub ablation: Option<AblationRecord>,
+    /// The calls of language models, in order.
+    pub calls: Vec<CallRecord>,
+    /// Sources and compiler logs that trials name, and the texts of calls.
     pub texts: BTreeMap<BlobId, String>,
 }
 
@@ -191,7 +198,9 @@ fn comparison_view<'a>(
     winner: Option<&derive::Winner<'_>>,
 ) -> Option<ComparisonView<'a>> {
     let is_final = |record: &&ComparisonRecord| record.purpose == ComparisonPurpose::Final;
-    let is_of_winners = |record: &&ComparisonRecord| record.purpose != ComparisonPurpose::Ladder;
+    let is_of_winners = |record: &&ComparisonRecord| {
+        !matches!(record.purpose, ComparisonPurpose::Ladder | ComparisonPurpose::NewBest)
+    };
     let comparisons = || data.comparisons.iter();
     let record = comparisons().rfind(is_final).or_else(|| comparisons().rfind(is_of_winners))?;
     if record.contenders.is_empty() || record.workloads.is_empty() {

@@ -11,7 +11,9 @@ use crate::{Store, StoreError};
 pub fn gather(store: &Store, run: &RunId) -> Result<ReportData, StoreError> {
     let record = store.run(&run.0)?;
     let trials = store.trials(run)?;
-    let texts = store.texts(&trials)?.into_iter().map(|blob| (blob.id, blob.text)).collect();
+    let calls = store.calls(run)?;
+    let mut texts = store.call_texts(&calls)?;
+    texts.extend(store.texts(&trials)?.into_iter().map(|blob| (blob.id, blob.text)));
     let comparisons = store.comparisons(run)?;
     Ok(ReportData {
         profiles: profiles(store, &record, &trials, &comparisons)?,
@@ -20,6 +22,9 @@ pub fn gather(store: &Store, run: &RunId) -> Result<ReportData, StoreError> {
         chain: store.chain(run)?,
         comparisons,
         run: record,
+        evolution: store.evolution(run)?,
+        ablation: store.ablation(run)?,
+        calls,
         trials,
         texts,
     })

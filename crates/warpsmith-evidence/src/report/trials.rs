@@ -196,6 +196,7 @@ fn origin(origin: &Origin) -> String {
         Origin::Seed => "the author's choice".to_string(),
         Origin::Micro => "the microbenchmark's sweep".to_string(),
         Origin::Tuned { strategy } => format!("proposed by {strategy}"),
+        Origin::Evolved { operator, .. } => format!("written by a language model ({operator})"),
         Origin::Manual => "asked for by hand".to_string(),
         Origin::Baseline => "a baseline".to_string(),
     }

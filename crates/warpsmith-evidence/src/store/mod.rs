@@ -11,6 +11,7 @@
 //! WAL needs shared memory, so a store does not belong on a network file system that several
 //! machines write to.
 
+mod calls;
 mod open;
 mod profiles;
 mod read;

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use rusqlite::{ErrorCode, Transaction, params};
 use warpsmith_model::{
-    Blob, BlobId, Ceilings, ChainRecord, ComparisonRecord, Finding, Hasher, Job, Outcome, RunId,
-    Trial, TrialId,
+    Blob, BlobId, Ceilings, ChainRecord, ComparisonRecord, Finding, Hasher, Job, Origin, Outcome,
+    RunId, Trial, TrialId,
 };
 
 use super::Store;
@@ -381,6 +381,9 @@ pub(super) fn named_blobs(trial: &Trial) -> BTreeSet<BlobId> {
     named.insert(trial.job.candidate.source);
     if let Outcome::CompileFailed { log, .. } = &trial.outcome {
         named.insert(*log);
+    }
+    if let Origin::Evolved { call, .. } = &trial.job.candidate.origin {
+        named.insert(*call);
     }
     named
 }

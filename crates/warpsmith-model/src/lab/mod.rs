@@ -16,6 +16,7 @@ mod contract;
 mod cuda;
 mod document;
 mod error;
+mod extend;
 mod files;
 mod identity;
 mod load;
@@ -25,6 +26,7 @@ mod shapes;
 mod space;
 
 pub use error::{LabError, LabErrors, Place};
+pub use extend::with_tunables;
 pub use files::{SchemaKind, schema};
 pub use identity::candidate_id;
 pub use load::parse_kernel;

@@ -4,6 +4,7 @@
 //! again. A trial is durable before anyone learns from it.
 
 mod decide;
+pub(crate) mod evolve;
 mod objective;
 mod priors;
 mod profile;
@@ -121,6 +122,11 @@ impl Campaign {
         let mut request = self.request(kernel, params, origin, fidelity, workloads)?;
         limit(&mut request.limits);
         self.evaluate(kernel, request)
+    }
+
+    /// Returns what tells whether the user asked to stop.
+    pub fn interrupt(&self) -> Interrupt {
+        self.interrupt.clone()
     }
 
     /// Makes sure that the full gate will find its sanitizers, and that they start: better now than after

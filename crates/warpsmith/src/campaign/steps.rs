@@ -8,8 +8,8 @@ use anyhow::{Context, Result, bail};
 use warpsmith_device::{bind, cuda};
 use warpsmith_model::lab::{Kernel, TargetKind, Workload};
 use warpsmith_model::{
-    Answer, Ask, Candidate, ChainRecord, Fidelity, Finding, Objective, Origin, Params, Trial,
-    Value, suggest, units,
+    Answer, Ask, Candidate, ChainRecord, Environment, Fidelity, Finding, Objective, Origin, Params,
+    Trial, Value, suggest, units,
 };
 use warpsmith_search::{
     Evolution, Proposal, Proposer, Score, Space, Strategy, StrategyConfig, score, strategy,
@@ -309,22 +309,7 @@ impl Campaign {
 
     /// Returns the valid configurations of a kernel that this machine can build.
     pub fn space(&self, kernel: &Kernel) -> Result<Space> {
-        let mut tunables = kernel.tunables.clone();
-        for tunable in &mut tunables {
-            if tunable.name == "CC" {
-                tunable.values.retain(|value| self.has_compiler(&value.to_string()));
-                if tunable.values.is_empty() {
-                    bail!(
-                        "none of the compilers that `{}` names in CC was found on PATH",
-                        kernel.name
-                    );
-                }
-            }
-        }
-        let device = self.environment.device.clone();
-        let constants = move |name: &str| device.constant(name).map(Value::Int);
-        Space::new(&tunables, &kernel.constraints, &constants)
-            .with_context(|| format!("the space of kernel `{}`", kernel.name))
+        space_on(&self.environment, kernel)
     }
 
     /// Says why a kernel cannot be built for this device with these parameters.
@@ -346,7 +331,7 @@ impl Campaign {
     }
 
     fn has_compiler(&self, name: &str) -> bool {
-        self.environment.compilers.iter().any(|known| known.name == name)
+        has_compiler(&self.environment, name)
     }
 
     /// The workloads that matter in this run.
@@ -390,6 +375,26 @@ impl Campaign {
     pub fn stop_if_asked(&self) -> Result<()> {
         if self.interrupt.asked() { Err(Interrupted.into()) } else { Ok(()) }
     }
+}
+
+/// Returns the valid configurations of a kernel that an environment can build.
+pub fn space_on(environment: &Environment, kernel: &Kernel) -> Result<Space> {
+    let mut tunables = kernel.tunables.clone();
+    for tunable in &mut tunables {
+        if tunable.name == "CC" {
+            tunable.values.retain(|value| has_compiler(environment, &value.to_string()));
+            if tunable.values.is_empty() {
+                bail!("none of the compilers that `{}` names in CC was found on PATH", kernel.name);
+            }
+        }
+    }
+    let constants = |name: &str| environment.device.constant(name).map(Value::Int);
+    Space::new(&tunables, &kernel.constraints, &constants)
+        .with_context(|| format!("the space of kernel `{}`", kernel.name))
+}
+
+fn has_compiler(environment: &Environment, name: &str) -> bool {
+    environment.compilers.iter().any(|known| known.name == name)
 }
 
 /// Says how fast a search went and what it waited for; nothing of one that was too short to tell.

@@ -1,5 +1,6 @@
 //! One file per subcommand: its arguments and what it does.
 
+mod ablate;
 mod build;
 mod check;
 mod compare;
@@ -7,10 +8,12 @@ mod convert;
 mod curves;
 mod doctor;
 mod evidence;
+mod evolve;
 mod export;
 mod micro;
 mod new;
 mod profile;
+mod replay;
 mod report;
 mod resume;
 mod run;
@@ -75,6 +78,8 @@ enum Command {
     Check(check::CheckArgs),
     Micro(micro::MicroArgs),
     Tune(tune::TuneArgs),
+    Evolve(evolve::EvolveArgs),
+    Replay(replay::ReplayArgs),
     Compare(compare::CompareArgs),
     Profile(profile::ProfileArgs),
     Report(report::ReportArgs),
@@ -122,6 +127,8 @@ pub fn dispatch(cli: Cli) -> Result<()> {
         Command::Check(arguments) => check::run(&context, arguments),
         Command::Micro(arguments) => micro::run(&context, arguments),
         Command::Tune(arguments) => tune::run(&context, arguments),
+        Command::Evolve(arguments) => evolve::run(&context, arguments),
+        Command::Replay(arguments) => replay::run(&context, arguments),
         Command::Compare(arguments) => compare::run(&context, arguments),
         Command::Profile(arguments) => profile::run(&context, arguments),
         Command::Report(arguments) => report::run(&context, arguments),
@@ -278,6 +285,7 @@ pub fn plain_settings(goal: Goal, lab: &std::path::Path) -> Result<RunSettings> 
         hopeless_ratio: 1.5,
         workloads: Vec::new(),
         sanitize: true,
+        evolve: None,
         out: None,
         objective: Objective::Time,
         until: Vec::new(),

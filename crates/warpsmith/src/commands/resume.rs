@@ -4,7 +4,7 @@ use anyhow::{Result, bail};
 use clap::Args;
 use warpsmith_model::Goal;
 
-use super::{Context, evidence, micro, run, to_the_end, tune};
+use super::{Context, evidence, evolve, micro, run, to_the_end, tune};
 use crate::campaign::Campaign;
 use crate::interrupt::Interrupt;
 use crate::output::say;
@@ -32,6 +32,11 @@ pub fn run(context: &Context, arguments: ResumeArgs) -> Result<()> {
         Goal::Tune => {
             let summary = to_the_end(campaign, tune::steps)?;
             run::show(context, &summary)
+        }
+        Goal::Evolve => {
+            let steps = |campaign: &mut Campaign| evolve::steps(campaign, None);
+            let (summary, evolved) = to_the_end(campaign, steps)?;
+            evolve::show(context, &summary, &evolved)
         }
         Goal::Micro => {
             let run = campaign.run.clone();

@@ -1,6 +1,7 @@
 //! End-to-end tests: the real binary, a real compiler, a real database file.
 
 mod campaigns;
+mod evolve;
 mod faults;
 mod files;
 mod help;

@@ -3,6 +3,7 @@
 
 mod bars;
 mod convergence;
+mod cost;
 mod effects;
 mod roofline;
 mod scatter;
@@ -10,6 +11,7 @@ mod stack;
 
 pub(super) use bars::{Bar, Limit, bars};
 pub(super) use convergence::{Attempt, Fate, convergence};
+pub(super) use cost::{CostPoint, cost};
 pub(super) use effects::{Group, effect};
 pub(super) use roofline::{Ceiling, RooflinePoint, roofline};
 pub(super) use scatter::{Pair, scatter};

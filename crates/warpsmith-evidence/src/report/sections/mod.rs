@@ -2,6 +2,7 @@
 
 mod comparison;
 mod environment;
+mod evolution;
 mod failures;
 mod profile;
 mod reproduce;
@@ -45,6 +46,10 @@ pub(super) fn all(view: &View<'_>, packed: &Packed) -> Vec<Section> {
         section("trials", "All trials", "Trials", table::body(view)),
         section("environment", "Environment and settings", "Environment", environment::body(view)),
     ];
+    if let Some(body) = evolution::body(view) {
+        let title = "How the source evolved";
+        sections.insert(2, section("evolution", title, "Evolution", body));
+    }
     // Most runs have no profile, and on the CPU none can: a page that says so each time is noise.
     if let Some(body) = profile::body(view) {
         let after = sections.iter().position(|section| section.id == "roofline");

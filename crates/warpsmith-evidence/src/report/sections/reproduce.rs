@@ -54,6 +54,21 @@ fn command(view: &View<'_>, settings: &RunSettings) -> String {
             flag("--limit", settings.micro_limit.to_string());
             flag("--seed", settings.seed.to_string());
         }
+        Goal::Evolve => {
+            flag("--trials", settings.budget_trials.to_string());
+            flag("--time", settings.budget_s.to_string());
+            flag("--seed", settings.seed.to_string());
+            if let Some(evolve) = &settings.evolve {
+                flag("--mode", evolve.mode.name().to_string());
+                flag("--models", evolve.models_file.display().to_string());
+                flag("--tune", evolve.tune_trials.to_string());
+                evolve.tokens.iter().for_each(|most| flag("--tokens", most.to_string()));
+                evolve.money.iter().for_each(|most| flag("--money", most.to_string()));
+                if !evolve.feedback {
+                    words.push("--no-feedback".to_string());
+                }
+            }
+        }
         Goal::Check | Goal::Compare | Goal::Profile => {}
     }
     if matches!(settings.goal, Goal::Run | Goal::Tune | Goal::Micro | Goal::Evidence) {
