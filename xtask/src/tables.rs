@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::search_tables;
 use crate::tidy::root;
@@ -68,11 +68,88 @@ pub fn adopt(folder: &Path) -> Result<()> {
         fs::write(results.join(&name), pretty(&value)?)?;
         names.push(name);
     }
+    if let Some(stability) = stability(folder)? {
+        let name = "stability-cuda.json".to_string();
+        fs::write(results.join(&name), pretty(&stability)?)?;
+        names.push(name);
+    }
     if names.is_empty() {
         bail!("{} holds no *-cuda.json", folder.display());
     }
     println!("adopted {}", names.join(", "));
     write_tables()
+}
+
+/// Puts the repeated comparison of a kernel with itself and the pace of a campaign into one result; none
+/// where a folder has neither.
+fn stability(folder: &Path) -> Result<Option<Value>> {
+    let read = |name: &str| -> Result<Option<Value>> {
+        let Ok(text) = fs::read_to_string(folder.join(name)) else { return Ok(None) };
+        let value = serde_json::from_str(&text);
+        value.map(Some).with_context(|| format!("{name} is not JSON"))
+    };
+    let mut runs = Vec::new();
+    let mut device = Value::Null;
+    while let Some(run) = read(&format!("repeat-{}.json", runs.len() + 1))? {
+        let times = &run["times"][0];
+        device = run["device"].clone();
+        runs.push(json!({
+            "workload": times["workload"],
+            "contender": times["times"][0]["label"],
+            "median_s": times["times"][0]["median_s"],
+            "again_s": times["times"][1]["median_s"],
+            "verdict": run["speedups"][0]["verdict"],
+        }));
+    }
+    let campaign = read("campaign.json")?.map(|campaign| campaign["pace"].clone());
+    if runs.is_empty() || campaign.is_none() {
+        return Ok(None);
+    }
+    Ok(Some(json!({ "device": device, "runs": runs, "campaign": campaign })))
+}
+
+/// A row per repetition, and how a campaign spent its time.
+fn stability_table(result: &Value) -> Result<String> {
+    let runs = result["runs"].as_array().context("the result has no runs")?;
+    let first = runs.first().context("the result has no runs")?;
+    let mut lines = vec![
+        format!(
+            "{}; `{}` against itself on `{}`, each run in processes of its own",
+            text(&result["device"]),
+            text(&first["contender"]),
+            text(&first["workload"])
+        ),
+        String::new(),
+        "| run | median | its own again | verdict |".to_string(),
+        "|--:|--:|--:|---|".to_string(),
+    ];
+    let (mut least_s, mut most_s) = (f64::INFINITY, 0.0f64);
+    for (idx, run) in runs.iter().enumerate() {
+        let (median_s, again_s) = (number(&run["median_s"])?, number(&run["again_s"])?);
+        (least_s, most_s) = (least_s.min(median_s), most_s.max(median_s));
+        lines.push(format!(
+            "| {} | {:.2} µs | {:.2} µs | {} |",
+            idx + 1,
+            median_s * 1e6,
+            again_s * 1e6,
+            text(&run["verdict"])
+        ));
+    }
+    lines.push(String::new());
+    lines.push(format!(
+        "Between the fastest and the slowest: {:.2} %.",
+        100.0 * (most_s / least_s - 1.0)
+    ));
+    let pace = &result["campaign"];
+    let (trials, seconds) = (number(&pace["trials"])?, number(&pace["seconds"])?);
+    lines.push(format!(
+        "A campaign of {trials:.0} candidates: {:.1} a second; {:.0} % of the time measuring and {:.0} % \
+         waiting for compilers.",
+        trials / seconds,
+        100.0 * number(&pace["measuring_s"])? / seconds,
+        100.0 * number(&pace["compiling_s"])? / seconds,
+    ));
+    Ok(lines.join("\n"))
 }
 
 /// Renders the stored results into the Markdown files.
@@ -126,6 +203,11 @@ fn rendered() -> Result<Vec<(PathBuf, String)>> {
         let readme = root.join("labs").join(lab).join("README.md");
         let text = fs::read_to_string(&readme)?;
         files.push((readme, replace(&text, "ladder", &ladder_table(&ladder)?)?));
+    }
+    if let Some(stability) = stored(&root, "stability-cuda")? {
+        let page = root.join("docs/cuda.md");
+        let text = fs::read_to_string(&page)?;
+        files.push((page, replace(&text, "stability", &stability_table(&stability)?)?));
     }
     let page = root.join("docs/search.md");
     let mut text = fs::read_to_string(&page)?;

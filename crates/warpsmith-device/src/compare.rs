@@ -22,6 +22,7 @@ use crate::evaluate::{
     Look, ProgramError, Stop, Subject, judge_case, launch_outcome, output_bytes, system_seed,
 };
 use crate::target::{Artifact, CaseId, Extent, Fault, Program, Session, Target, Unit};
+use crate::trace;
 
 /// One side of a comparison.
 #[derive(Clone, Copy, Debug)]
@@ -103,8 +104,12 @@ pub fn compare(
     let mut missing = Vec::new();
     let mut clocks = Vec::new();
     let mut sides = Vec::new();
-    for entrant in entrants {
-        let mut side = Side::new(target, lab, lab_dir, entrant);
+    let mut entering: Vec<Side<'_>> =
+        entrants.iter().map(|entrant| Side::new(target, lab, lab_dir, entrant)).collect();
+    for side in &mut entering {
+        side.start(lab, options)?;
+    }
+    for mut side in entering {
         match side.preflight(target, lab, options, &mut clocks)? {
             None => sides.push(side),
             Some(reason) => missing.push(MissingBaseline {
@@ -229,6 +234,33 @@ impl<'a> Side<'a> {
         Contender { label: self.label.clone(), kind }
     }
 
+    /// Returns the first workload that it serves.
+    fn first_served<'l>(
+        &self,
+        lab: &'l Lab,
+        options: &CompareOptions,
+    ) -> Result<Option<&'l Workload>, DeviceError> {
+        for workload in options.workloads.iter().filter_map(|name| lab.workload(name)) {
+            if self.subject.serves(workload)? {
+                return Ok(Some(workload));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Starts a script's interpreter for the preflight.
+    fn start(&mut self, lab: &Lab, options: &CompareOptions) -> Result<(), DeviceError> {
+        let served = self.first_served(lab, options)?;
+        let (Some(python), Some(workload)) = (&mut self.python, served) else { return Ok(()) };
+        let deadline = options.compile_deadline;
+        // A script that cannot be found is for the preflight to say.
+        let found = self.subject.program(python, lab, workload, deadline, &mut self.artifacts);
+        if let Ok(program) = found {
+            python.start(&program, &[]);
+        }
+        Ok(())
+    }
+
     /// Starts a baseline once, without cases, and compares its clock; returns why it cannot take part.
     fn preflight(
         &mut self,
@@ -238,18 +270,12 @@ impl<'a> Side<'a> {
         clocks: &mut Vec<ClockCheck>,
     ) -> Result<Option<String>, DeviceError> {
         let is_script = self.python.is_some();
+        let served = self.first_served(lab, options)?;
         let host: &mut dyn Target = match (&self.subject, &mut self.python) {
             (Subject::Kernel { .. }, _) => return Ok(None),
             (Subject::Baseline { .. }, Some(python)) => python,
             (Subject::Baseline { .. }, None) => &mut *target,
         };
-        let mut served = None;
-        for workload in options.workloads.iter().filter_map(|name| lab.workload(name)) {
-            if self.subject.serves(workload)? {
-                served = Some(workload);
-                break;
-            }
-        }
         let Some(workload) = served else { return Ok(None) };
         let deadline = options.compile_deadline;
         let program = match self.subject.program(host, lab, workload, deadline, &mut self.artifacts)
@@ -424,9 +450,10 @@ impl Ring<'_> {
         sides: &mut [Side<'_>],
         corners: &mut [Corner],
     ) -> Result<(), DeviceError> {
-        let started = Instant::now();
         let mut rng = Rng::new(system_seed());
         let n_cases = self.session_cases(corners);
+        self.start_interpreters(sides, corners, n_cases)?;
+        let started = Instant::now();
         let mut batch = None;
         let is_quiet = |target: &mut dyn Target| {
             target.speed().is_none_or(|speed| speed >= clock::UNDISTURBED_SPEED)
@@ -476,6 +503,34 @@ impl Ring<'_> {
                 return Ok(());
             }
         }
+    }
+
+    /// Opens the sessions of scripts: the interpreters load their libraries together, and the scripts prepare
+    /// one after the other, since some of them measure.
+    fn start_interpreters(
+        &self,
+        sides: &mut [Side<'_>],
+        corners: &mut [Corner],
+        n_cases: usize,
+    ) -> Result<(), DeviceError> {
+        for (side, corner) in sides.iter_mut().zip(corners.iter()) {
+            if let (Some(python), Some(program)) = (&mut side.python, &corner.program) {
+                python.start(program, &corner.ids[..n_cases]);
+            }
+        }
+        for (side, corner) in sides.iter_mut().zip(corners.iter_mut()) {
+            let (Some(python), Some(program)) = (&mut side.python, &corner.program) else {
+                continue;
+            };
+            let _step = trace::step("opening a baseline");
+            match python.open(program, &corner.ids[..n_cases], self.options.launch_deadline) {
+                Ok(session) => corner.session = Some(session),
+                Err(fault) => {
+                    corner.stop(launch_outcome(&side.subject, &self.workload.name, fault))?;
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Opens a session (or makes an open one ready again) and warms it up; returns the first time.

@@ -349,6 +349,7 @@ impl ComparisonPurpose {
     pub fn name(self) -> &'static str {
         match self {
             Self::Ladder => "rungs",
+            Self::NewBest => "best",
             Self::Finalists => "finals",
             Self::Final => "compare",
         }

@@ -42,9 +42,10 @@ pub(super) struct Answer {
 }
 
 impl Conversation {
-    /// Starts an interpreter that inherits these files.
+    /// Starts an interpreter that loads a script and inherits these files.
     pub(super) fn start(
         interpreter: &Path,
+        script: &Path,
         threads: u32,
         fds: &[BorrowedFd<'_>],
         packages: &[String],
@@ -60,6 +61,7 @@ impl Conversation {
         let mut command = Command::new(interpreter);
         command
             .args(["-u", "-c", WORKER])
+            .arg(script)
             .env("OMP_NUM_THREADS", &threads)
             .env("OPENBLAS_NUM_THREADS", &threads)
             .env("MKL_NUM_THREADS", &threads)

@@ -44,6 +44,19 @@ pub struct Python {
     start_deadline: Duration,
     info: DeviceInfo,
     cases: Vec<Option<Inputs>>,
+    /// An interpreter that is on its way.
+    opening: Option<Opening>,
+}
+
+/// A session before the script has prepared.
+#[derive(Debug)]
+struct Opening {
+    script: PathBuf,
+    axes: Vec<i64>,
+    cases: Vec<CaseId>,
+    plan: Value,
+    conversation: Conversation,
+    outputs: Outputs,
 }
 
 /// The inputs of one case in a sealed file.
@@ -74,7 +87,61 @@ impl Python {
             start_deadline: start_s.unwrap_or(START_DEADLINE),
             info: info.clone(),
             cases: Vec::new(),
+            opening: None,
         }
+    }
+
+    /// Starts the interpreter of the next session that is opened, which loads its library while others do
+    /// the same. What goes wrong is for `open` to find and to say.
+    pub fn start(&mut self, program: &Program, cases: &[CaseId]) {
+        self.opening = self.begin(program, cases).ok();
+    }
+
+    fn begin(&self, program: &Program, cases: &[CaseId]) -> Result<Opening, Fault> {
+        let outputs = Outputs::create(&program.tensors, cases.len())
+            .map_err(|source| broken("making room for outputs", source))?;
+        let mut fds = vec![outputs.file.as_fd()];
+        let mut case_plans = Vec::new();
+        for (slot, case) in cases.iter().enumerate() {
+            let inputs = self.cases[case.0].as_ref().expect("only staged cases are opened");
+            fds.push(inputs.file.as_fd());
+            let mut input_plans = Map::new();
+            for (tensor, offset, _, _) in &inputs.tensors {
+                let plan = &program.tensors[*tensor];
+                let fd = inputs.file.as_fd().as_raw_fd();
+                input_plans.insert(plan.name.clone(), tensor_plan(plan, fd, *offset));
+            }
+            let mut output_plans = Map::new();
+            for (tensor, offset) in &outputs.places[slot] {
+                let plan = &program.tensors[*tensor];
+                let fd = outputs.file.as_fd().as_raw_fd();
+                output_plans.insert(plan.name.clone(), tensor_plan(plan, fd, *offset));
+            }
+            case_plans.push(json!({ "inputs": input_plans, "outputs": output_plans }));
+        }
+        let named = |names: &[String], values: Vec<Value>| -> Map<String, Value> {
+            names.iter().cloned().zip(values).collect()
+        };
+        let plan = json!({
+            "axes": named(&self.axes, program.axes.iter().map(|value| json!(value)).collect()),
+            "scalars":
+                named(&self.scalars, program.scalars.iter().map(|value| json!(value)).collect()),
+            "threads": self.info.threads,
+            "on_cuda": self.info.cuda.is_some(),
+            "cases": case_plans,
+        });
+        let script = &program.artifact.path;
+        let threads = self.info.threads;
+        let conversation =
+            Conversation::start(&self.interpreter, script, threads, &fds, &self.packages)?;
+        Ok(Opening {
+            script: script.clone(),
+            axes: program.axes.clone(),
+            cases: cases.to_vec(),
+            plan,
+            conversation,
+            outputs,
+        })
     }
 }
 
@@ -127,41 +194,15 @@ impl Target for Python {
         cases: &[CaseId],
         deadline: Duration,
     ) -> Result<Box<dyn Session>, Fault> {
-        let outputs = Outputs::create(&program.tensors, cases.len())
-            .map_err(|source| broken("making room for outputs", source))?;
-        let mut fds = vec![outputs.file.as_fd()];
-        let mut case_plans = Vec::new();
-        for (slot, case) in cases.iter().enumerate() {
-            let inputs = self.cases[case.0].as_ref().expect("only staged cases are opened");
-            fds.push(inputs.file.as_fd());
-            let mut input_plans = Map::new();
-            for (tensor, offset, _, _) in &inputs.tensors {
-                let plan = &program.tensors[*tensor];
-                let fd = inputs.file.as_fd().as_raw_fd();
-                input_plans.insert(plan.name.clone(), tensor_plan(plan, fd, *offset));
-            }
-            let mut output_plans = Map::new();
-            for (tensor, offset) in &outputs.places[slot] {
-                let plan = &program.tensors[*tensor];
-                let fd = outputs.file.as_fd().as_raw_fd();
-                output_plans.insert(plan.name.clone(), tensor_plan(plan, fd, *offset));
-            }
-            case_plans.push(json!({ "inputs": input_plans, "outputs": output_plans }));
-        }
-        let named = |names: &[String], values: Vec<Value>| -> Map<String, Value> {
-            names.iter().cloned().zip(values).collect()
+        let is_asked = |opening: &Opening| {
+            let Opening { script, axes, cases: staged, .. } = opening;
+            *script == program.artifact.path && *axes == program.axes && staged == cases
         };
-        let plan = json!({
-            "script": program.artifact.path,
-            "axes": named(&self.axes, program.axes.iter().map(|value| json!(value)).collect()),
-            "scalars":
-                named(&self.scalars, program.scalars.iter().map(|value| json!(value)).collect()),
-            "threads": self.info.threads,
-            "on_cuda": self.info.cuda.is_some(),
-            "cases": case_plans,
-        });
-        let mut conversation =
-            Conversation::start(&self.interpreter, self.info.threads, &fds, &self.packages)?;
+        let Opening { plan, mut conversation, outputs, .. } =
+            match self.opening.take().filter(is_asked) {
+                Some(opening) => opening,
+                None => self.begin(program, cases)?,
+            };
         let ready = conversation.ask(&plan.to_string(), self.start_deadline)?;
         conversation.freeze()?;
         Ok(Box::new(PythonSession {
@@ -248,6 +289,7 @@ impl Session for PythonSession {
 }
 
 /// The outputs of all cases of a session, in one shared file.
+#[derive(Debug)]
 struct Outputs {
     file: MemoryFile,
     mapping: Mapping,

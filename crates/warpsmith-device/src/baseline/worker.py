@@ -1,7 +1,8 @@
-"""Runs one library baseline for the harness: started by it, spoken to in lines.
+"""Runs one library baseline for the harness: started by it with the script's path, spoken to in lines.
 
-The first line on standard input is a JSON document that says what to load and where tensors lie in
-the files that this process inherited. Afterwards each line is a list of case numbers to run, in
+The script is loaded at once, since importing a library takes seconds and several workers can do it at the
+same time. The first line on standard input is a JSON document that says where tensors lie in the files
+that this process inherited; only then the script prepares. Afterwards each line is a list of case numbers to run, in
 order; an empty line runs nothing and measures the conversation itself; `copy BYTES` times a copy on
 the device, to compare its clock with the harness's. Every line gets one JSON line back. The harness holds the clock, except on a CUDA device, whose own clock the answer carries.
 """
@@ -25,10 +26,15 @@ def main():
         replies.write(json.dumps(message) + "\n")
         replies.flush()
 
-    plan = json.loads(commands.readline())
-    device = None
+    module = refusal = device = None
     try:
-        module = load(plan["script"])
+        module = load(sys.argv[1])
+    except Exception as error:
+        refusal = error
+    plan = json.loads(commands.readline())
+    try:
+        if refusal is not None:
+            raise refusal
         cases = [views(case) for case in plan["cases"]]
         if plan["on_cuda"]:
             device = Device()

@@ -41,7 +41,7 @@ const RANKING_BUDGET_S: f64 = 0.2;
 const RECORD_BUDGET_S: f64 = 1.0;
 
 pub(crate) use decide::{Finalists, Winner, missing_words};
-pub(crate) use steps::Interrupted;
+pub(crate) use steps::{Interrupted, Pace};
 pub(crate) use until::check_until;
 
 /// A run in progress.
@@ -63,6 +63,8 @@ pub struct Campaign {
     pool: Pool,
     interrupt: Interrupt,
     trials: HashMap<warpsmith_model::TrialId, Trial>,
+    /// How the last search went.
+    pub pace: Option<Pace>,
 }
 
 impl Campaign {
@@ -100,6 +102,7 @@ impl Campaign {
             pool,
             interrupt,
             trials: HashMap::new(),
+            pace: None,
         })
     }
 

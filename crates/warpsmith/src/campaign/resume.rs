@@ -67,6 +67,7 @@ impl Campaign {
             pool,
             interrupt,
             trials,
+            pace: None,
         })
     }
 }

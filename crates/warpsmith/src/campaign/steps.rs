@@ -293,8 +293,10 @@ impl Campaign {
             progress.step(&trials.best_words());
         }
         self.pool.clear();
-        let pace = pace_words(trials.len() - n_known, started.elapsed(), self.pool.take_spent());
-        progress.finish(&format!("{} trials, {}{pace}", trials.len(), trials.best_words()));
+        let pace = Pace::new(trials.len() - n_known, started.elapsed(), self.pool.take_spent());
+        let words = pace.words();
+        self.pace = Some(pace);
+        progress.finish(&format!("{} trials, {}{words}", trials.len(), trials.best_words()));
         Ok(trials.all)
     }
 
@@ -397,18 +399,41 @@ fn has_compiler(environment: &Environment, name: &str) -> bool {
     environment.compilers.iter().any(|known| known.name == name)
 }
 
-/// Says how fast a search went and what it waited for; nothing of one that was too short to tell.
-fn pace_words(trials: usize, took: Duration, spent: Spent) -> String {
-    if trials == 0 || took < Duration::from_secs(1) {
-        return String::new();
+/// How fast a search went and what it waited for.
+#[derive(Clone, Copy, Debug, serde::Serialize)]
+pub struct Pace {
+    /// Trials that were evaluated.
+    trials: usize,
+    /// How long that took, from the first proposal on.
+    seconds: f64,
+    /// While the worker answered.
+    measuring_s: f64,
+    /// While there was nothing to do but wait for compilers.
+    compiling_s: f64,
+}
+
+impl Pace {
+    fn new(trials: usize, took: Duration, spent: Spent) -> Self {
+        Self {
+            trials,
+            seconds: took.as_secs_f64(),
+            measuring_s: spent.measuring.as_secs_f64(),
+            compiling_s: spent.compiling.as_secs_f64(),
+        }
     }
-    let share = |part: Duration| 100.0 * part.as_secs_f64() / took.as_secs_f64();
-    format!(
-        " ({:.1} a second; {:.0} % measuring, {:.0} % waiting for compilers)",
-        trials as f64 / took.as_secs_f64(),
-        share(spent.measuring),
-        share(spent.compiling),
-    )
+
+    /// Says it; nothing of a search that was too short to tell.
+    fn words(&self) -> String {
+        if self.trials == 0 || self.seconds < 1.0 {
+            return String::new();
+        }
+        format!(
+            " ({:.1} a second; {:.0} % measuring, {:.0} % waiting for compilers)",
+            self.trials as f64 / self.seconds,
+            100.0 * self.measuring_s / self.seconds,
+            100.0 * self.compiling_s / self.seconds,
+        )
+    }
 }
 
 /// What a search is for and how far it may go.

@@ -12,7 +12,7 @@ use warpsmith_model::{
     LabRecord, Objective, PairedRounds, Trial, roofline, units,
 };
 
-use crate::campaign::{Campaign, Winner, missing_words};
+use crate::campaign::{Campaign, Pace, Winner, missing_words};
 use crate::output::{BAD, BOLD, DIM, GOOD, Table, WARN, paint, say};
 
 /// What a campaign found.
@@ -28,6 +28,7 @@ pub struct Summary {
     ceilings: Ceilings,
     /// Which configuration to use on which workload, where that was asked.
     dispatch: Option<Json>,
+    pace: Option<Pace>,
     report: Option<PathBuf>,
 }
 
@@ -53,6 +54,7 @@ impl Summary {
                 Objective::Dispatch => campaign.dispatch_table()?,
                 Objective::Time | Objective::Geomean | Objective::Worst => None,
             },
+            pace: campaign.pace,
             report,
         })
     }
@@ -120,6 +122,7 @@ impl Summary {
             "speedups": self.comparison.as_ref().map(speedups_json),
             "missing_baselines": self.comparison.as_ref().map(|c| &c.missing),
             "ceilings": self.ceilings,
+            "pace": self.pace,
             "report": self.report,
         });
         if let Some(table) = &self.dispatch {
