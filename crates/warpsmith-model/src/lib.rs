@@ -61,6 +61,7 @@ pub use profile::{
     CounterSource, FileBlob, LaunchCode, LaunchProfile, ProfileRecord, WorkloadProfile,
 };
 pub use record::{
+    TensorRecord,
     Absent, BestEntry, BestList, ClockCheck, ComparisonPurpose, ComparisonRecord, Contender,
     ContenderKind, EvidenceExport, InputsRecord, KernelRecord, LabRecord, MissingBaseline,
     PairedRounds, RunRecord, RunStatus, RunTrial, TunableRecord, WorkloadRecord,

@@ -33,7 +33,7 @@ pub struct SetupArgs {
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Part {
-    /// The Python packages of the labs' baselines
+    /// The Python packages of the labs' baselines, and of references that are scripts
     Baselines,
     /// The CUDA compilers, headers (CUTLASS's among them), disassembler and sanitizers
     Cuda,
@@ -118,7 +118,8 @@ fn wanted_baselines(context: &Context, labs: &Path) -> Result<(BTreeSet<String>,
     let mut left_out = Vec::new();
     for dir in all {
         let lab = labdir::load(&dir)?.lab;
-        if lab.baselines.is_empty() {
+        let (for_reference, reference_mb) = lab.reference_packages();
+        if lab.baselines.is_empty() && for_reference.is_empty() {
             continue;
         }
         // A lab that was named itself is wanted, whatever the machine has.
@@ -126,6 +127,8 @@ fn wanted_baselines(context: &Context, labs: &Path) -> Result<(BTreeSet<String>,
             left_out.push(dir.display().to_string());
             continue;
         }
+        size_mb = size_mb.max(reference_mb);
+        packages.extend(for_reference.iter().cloned());
         for baseline in lab.baselines {
             size_mb = size_mb.max(baseline.size_mb);
             packages.extend(baseline.packages);
