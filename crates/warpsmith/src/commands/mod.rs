@@ -10,6 +10,7 @@ mod doctor;
 mod evidence;
 mod evolve;
 mod export;
+mod import;
 mod micro;
 mod new;
 mod profile;
@@ -92,6 +93,7 @@ enum Command {
     Space(space::SpaceArgs),
     Resume(resume::ResumeArgs),
     New(new::NewArgs),
+    Import(import::ImportArgs),
     Doctor(doctor::DoctorArgs),
     Schema(schema::SchemaArgs),
     Setup(setup::SetupArgs),
@@ -141,6 +143,7 @@ pub fn dispatch(cli: Cli) -> Result<()> {
         Command::Space(arguments) => space::run(&context, arguments),
         Command::Resume(arguments) => resume::run(&context, arguments),
         Command::New(arguments) => new::run(&context, arguments),
+        Command::Import(arguments) => import::run(&context, arguments),
         Command::Doctor(arguments) => doctor::run(&context, arguments),
         Command::Schema(arguments) => schema::run(&context, arguments),
         Command::Setup(arguments) => setup::run(&context, arguments),

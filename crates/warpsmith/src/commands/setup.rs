@@ -26,6 +26,9 @@ pub struct SetupArgs {
     /// `cuda`) are included where there is one, or with --target cuda
     #[arg(long, value_name = "DIR", default_value = "labs")]
     labs: PathBuf,
+    /// Package to install instead of those of the labs, for problems that are to be imported (repeatable)
+    #[arg(long, value_name = "NAME")]
+    package: Vec<String>,
     /// Do not ask
     #[arg(long, short)]
     yes: bool,
@@ -63,7 +66,11 @@ const CUDA_PIP_FLAGS: [&str; 1] = ["--no-deps"];
 pub fn run(context: &Context, arguments: SetupArgs) -> Result<()> {
     let (what, venv, packages, size_mb, flags) = match arguments.part {
         Part::Baselines => {
-            let (packages, size_mb) = wanted_baselines(context, &arguments.labs)?;
+            let (packages, size_mb) = if arguments.package.is_empty() {
+                wanted_baselines(context, &arguments.labs)?
+            } else {
+                (arguments.package.iter().cloned().collect(), 0)
+            };
             ("baselines", context.project.venv(), packages, size_mb, &[][..])
         }
         Part::Cuda => {
@@ -73,9 +80,10 @@ pub fn run(context: &Context, arguments: SetupArgs) -> Result<()> {
         }
     };
     let list: Vec<&str> = packages.iter().map(String::as_str).collect();
+    let size = if size_mb == 0 { "unknown size".to_string() } else { format!("about {size_mb} MB on disk") };
     say(format!(
-        "{what} need these Python packages: {}\nthey are installed with pip into {} (about \
-         {size_mb} MB on disk); nothing else is touched, and removing that folder undoes it",
+        "{what} need these Python packages: {}\nthey are installed with pip into {} ({size}); \
+         nothing else is touched, and removing that folder undoes it",
         list.join(", "),
         venv.display()
     ));
