@@ -61,10 +61,10 @@ pub use profile::{
     CounterSource, FileBlob, LaunchCode, LaunchProfile, ProfileRecord, WorkloadProfile,
 };
 pub use record::{
-    TensorRecord,
     Absent, BestEntry, BestList, ClockCheck, ComparisonPurpose, ComparisonRecord, Contender,
     ContenderKind, EvidenceExport, InputsRecord, KernelRecord, LabRecord, MissingBaseline,
-    PairedRounds, RunRecord, RunStatus, RunTrial, TunableRecord, WorkloadRecord,
+    PairedRounds, RunRecord, RunStatus, RunTrial, ScalarKind, ScalarRecord, TensorRecord,
+    TunableRecord, WorkloadRecord,
 };
 pub use settings::{Goal, Objective, RunSettings, SeedFrom, Until};
 pub use trial::{

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::lab::{Imported, Role, Tensor, Tolerance, Workload};
+use crate::lab::{Imported, Role, Scalar, ScalarType, Tensor, Tolerance, Workload};
 use crate::stats::{self, Interval};
 use crate::{
     Blob, CandidateId, Ceilings, DType, Environment, EnvironmentId, EvalError, Expr, Fidelity, Lab,
@@ -107,7 +107,7 @@ pub struct LabRecord {
     pub tensors: Vec<TensorRecord>,
     /// The scalars with their values on the first workload, in argument order. Older evidence has none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub scalars: Vec<(String, f64)>,
+    pub scalars: Vec<ScalarRecord>,
     /// How right outputs must be.
     pub tolerance: Tolerance,
     /// The input distributions; the first is the one that is timed.
@@ -120,6 +120,27 @@ pub struct LabRecord {
     pub micro_workloads: Vec<String>,
     /// The kernels, in the lab's order.
     pub kernels: Vec<KernelRecord>,
+}
+
+/// A number that kernels receive by value.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ScalarRecord {
+    /// Its name.
+    pub name: String,
+    /// Whether it is a whole number by its type.
+    pub kind: ScalarKind,
+    /// Its value on the first workload.
+    pub value: f64,
+}
+
+/// What kind of number a scalar is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ScalarKind {
+    /// `i64`.
+    Integer,
+    /// `f32` or `f64`.
+    Float,
 }
 
 /// A tensor.
@@ -170,6 +191,9 @@ pub struct KernelRecord {
     pub default: Params,
     /// The workloads that it serves.
     pub serves: Vec<String>,
+    /// The function of its first launch. Older evidence has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub entry: Option<String>,
 }
 
 /// A tunable and its values.
@@ -221,6 +245,7 @@ impl LabRecord {
                     tunables,
                     default: kernel.default.clone(),
                     serves,
+                    entry: kernel.launches.first().map(|launch| launch.entry.clone()),
                 })
             })
             .collect::<Result<_, EvalError>>()?;
@@ -239,7 +264,7 @@ impl LabRecord {
             scalars: lab
                 .scalars
                 .iter()
-                .map(|it| Ok((it.name.clone(), eval_number(&it.value, &lab.workloads[0])?)))
+                .map(|scalar| scalar_record(lab, scalar))
                 .collect::<Result<_, EvalError>>()?,
             tolerance: lab.tolerance,
             inputs: lab
@@ -271,6 +296,17 @@ impl LabRecord {
     pub fn kernel(&self, name: &str) -> Option<&KernelRecord> {
         self.kernels.iter().find(|kernel| kernel.name == name)
     }
+}
+
+fn scalar_record(lab: &Lab, scalar: &Scalar) -> Result<ScalarRecord, EvalError> {
+    Ok(ScalarRecord {
+        name: scalar.name.clone(),
+        kind: match scalar.dtype {
+            ScalarType::I64 => ScalarKind::Integer,
+            ScalarType::F32 | ScalarType::F64 => ScalarKind::Float,
+        },
+        value: eval_number(&scalar.value, &lab.workloads[0])?,
+    })
 }
 
 fn tensor_record(lab: &Lab, tensor: &Tensor) -> TensorRecord {

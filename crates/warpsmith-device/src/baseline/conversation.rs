@@ -102,14 +102,7 @@ impl Conversation {
         })?;
         let to = child.stdin.take().expect("standard input is piped");
         let from = child.stdout.take().expect("standard output is piped");
-        Ok(Self {
-            child: OwnedChild::new(child),
-            to,
-            from,
-            unread: Vec::new(),
-            errors,
-            role,
-        })
+        Ok(Self { child: OwnedChild::new(child), to, from, unread: Vec::new(), errors, role })
     }
 
     /// Says a line and waits for the answer.
@@ -117,9 +110,8 @@ impl Conversation {
         self.say(format!("{line}\n").as_bytes())?;
         let until = Instant::now() + deadline;
         let answer = self.read_line(until, deadline)?;
-        let answer: serde_json::Value = serde_json::from_str(&answer).map_err(|error| {
-            broken("understanding what Python says", io::Error::other(error))
-        })?;
+        let answer: serde_json::Value = serde_json::from_str(&answer)
+            .map_err(|error| broken("understanding what Python says", io::Error::other(error)))?;
         if let Some(module) = answer["missing"].as_str() {
             return Err(Fault::Unavailable(format!(
                 "the Python module `{module}` is missing; {} needs {}",

@@ -75,23 +75,24 @@ impl Authorities {
         lab: &Lab,
         options: &CorpusOptions,
     ) -> Result<Self, DeviceError> {
-        let reference = match (&lab.reference.program, bind::reference_unit(lab, options.compile_deadline))
-        {
-            (ReferenceProgram::Script(script), _) => {
-                let threads = target.info().threads;
-                let path = &lab.reference.path;
-                let started = ScriptReference::start(&options.python, path, script, threads);
-                let started = started.map_err(|fault| refused_fault(lab, "loading the reference", fault))?;
-                ReferenceHost::Script(Box::new(started))
-            }
-            (ReferenceProgram::Function { .. }, unit) => {
-                let unit = unit.expect("a function is compiled");
-                let compiled = target.compile(&unit);
-                let compiled = compiled
-                    .map_err(|fault| refused_fault(lab, "compiling the reference", fault))?;
-                ReferenceHost::Compiled(compiled)
-            }
-        };
+        let reference =
+            match (&lab.reference.program, bind::reference_unit(lab, options.compile_deadline)) {
+                (ReferenceProgram::Script(script), _) => {
+                    let threads = target.info().threads;
+                    let path = &lab.reference.path;
+                    let started = ScriptReference::start(&options.python, path, script, threads);
+                    let started = started
+                        .map_err(|fault| refused_fault(lab, "loading the reference", fault))?;
+                    ReferenceHost::Script(Box::new(started))
+                }
+                (ReferenceProgram::Function { .. }, unit) => {
+                    let unit = unit.expect("a function is compiled");
+                    let compiled = target.compile(&unit);
+                    let compiled = compiled
+                        .map_err(|fault| refused_fault(lab, "compiling the reference", fault))?;
+                    ReferenceHost::Compiled(compiled)
+                }
+            };
         Ok(Self {
             reference,
             oracle: Vec::new(),

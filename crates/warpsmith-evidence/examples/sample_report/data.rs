@@ -526,6 +526,7 @@ fn lab() -> LabRecord {
             .collect(),
         tunables,
         serves: served.clone(),
+        entry: None,
     };
     let integers = |name: &str, values: &[i64]| TunableRecord {
         name: name.into(),

@@ -91,6 +91,7 @@ pub(crate) fn lab() -> LabRecord {
                 tunables: Vec::new(),
                 default: Params::default(),
                 serves: both.clone(),
+                entry: None,
             },
             KernelRecord {
                 name: "10_tile".to_string(),
@@ -105,6 +106,7 @@ pub(crate) fn lab() -> LabRecord {
                 ],
                 default: tile_params(16, false, ""),
                 serves: both,
+                entry: None,
             },
         ],
     }

@@ -8,8 +8,8 @@ use super::files::{BaselineFile, ContractFile, LabFile, Located};
 use super::manifest::Manifest;
 use super::shapes::Shape;
 use super::{
-    Baseline, Kernel, Lab, LabError, LabErrors, LabFiles, ReferenceProgram, baseline, contract, cuda,
-    identity, manifest,
+    Baseline, Kernel, Lab, LabError, LabErrors, LabFiles, ReferenceProgram, baseline, contract,
+    cuda, identity, manifest,
 };
 use crate::Verdict;
 

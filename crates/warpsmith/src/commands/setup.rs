@@ -80,7 +80,11 @@ pub fn run(context: &Context, arguments: SetupArgs) -> Result<()> {
         }
     };
     let list: Vec<&str> = packages.iter().map(String::as_str).collect();
-    let size = if size_mb == 0 { "unknown size".to_string() } else { format!("about {size_mb} MB on disk") };
+    let size = if size_mb == 0 {
+        "unknown size".to_string()
+    } else {
+        format!("about {size_mb} MB on disk")
+    };
     say(format!(
         "{what} need these Python packages: {}\nthey are installed with pip into {} ({size}); \
          nothing else is touched, and removing that folder undoes it",

@@ -102,7 +102,10 @@ impl Dataset {
                 let meant =
                     meant.map_or_else(String::new, |meant| format!("did you mean `{meant}`? "));
                 let known: Vec<&str> = known.collect();
-                bail!("there is no definition `{name}`\nhint: {meant}there are {}", known.join(", "));
+                bail!(
+                    "there is no definition `{name}`\nhint: {meant}there are {}",
+                    known.join(", ")
+                );
             }
         }
         Ok(match wanted {
@@ -165,10 +168,16 @@ fn definition(path: &Path) -> Result<(String, Definition)> {
             Some("const") => {
                 let extent = value["value"].as_i64().filter(|extent| *extent > 0);
                 Some(extent.with_context(|| {
-                    format!("the constant axis `{axis}` has the value {}; it is at least 1", value["value"])
+                    format!(
+                        "the constant axis `{axis}` has the value {}; it is at least 1",
+                        value["value"]
+                    )
                 })?)
             }
-            _ => bail!("the axis `{axis}` has the type {}; it is \"const\" or \"var\"", value["type"]),
+            _ => bail!(
+                "the axis `{axis}` has the type {}; it is \"const\" or \"var\"",
+                value["type"]
+            ),
         };
         axes.push((axis, constant));
     }
@@ -185,7 +194,8 @@ fn definition(path: &Path) -> Result<(String, Definition)> {
             let axis = axis.as_str().with_context(|| format!("`{name}` has the extent {axis}"))?;
             if !known().any(|known| known == axis) {
                 let meant = suggest::closest(axis, known());
-                let meant = meant.map_or_else(String::new, |it| format!("\nhint: did you mean `{it}`?"));
+                let meant =
+                    meant.map_or_else(String::new, |it| format!("\nhint: did you mean `{it}`?"));
                 bail!("`{name}` names the axis `{axis}`, which is not defined{meant}");
             }
         }
@@ -338,7 +348,8 @@ fn shapes(
             let value = given["value"].as_f64().with_context(|| {
                 format!("the workload at {} has no number for `{name}`", workload.place)
             })?;
-            let text = if *kind == "int" { format!("{}", value as i64) } else { format!("{value:?}") };
+            let text =
+                if *kind == "int" { format!("{}", value as i64) } else { format!("{value:?}") };
             values.push(json!({ "name": name, "dtype": dtype, "value": text }));
         }
         if scalars.as_ref().is_some_and(|first| *first != values) {
@@ -356,14 +367,17 @@ fn shapes(
         }
     }
     if same > 0 {
-        notes.push(format!("{same} workload(s) have the shape of an earlier one, which stands for them"));
+        notes.push(format!(
+            "{same} workload(s) have the shape of an earlier one, which stands for them"
+        ));
     }
     if beyond > 0 {
         notes.push(format!("{beyond} workload(s) beyond the first {MOST_WORKLOADS} were left out"));
     }
     if shapes.is_empty() {
         let all = workloads.len();
-        let left_out = if notes.is_empty() { String::new() } else { format!("\n{}", notes.join("\n")) };
+        let left_out =
+            if notes.is_empty() { String::new() } else { format!("\n{}", notes.join("\n")) };
         bail!(
             "none of its {all} workload(s) can be imported{left_out}\nhint: add a line to \
              workloads/**/*.jsonl with `axes` and inputs of type `random`"
@@ -378,7 +392,8 @@ fn bind(definition: &Definition, workload: &Workload) -> Result<Value> {
     for name in workload.axes.keys() {
         if !known().any(|known| known == name) {
             let meant = suggest::closest(name, known());
-            let meant = meant.map_or_else(String::new, |it| format!("\nhint: did you mean `{it}`?"));
+            let meant =
+                meant.map_or_else(String::new, |it| format!("\nhint: did you mean `{it}`?"));
             bail!("it has the axis `{name}`, which the definition has not{meant}");
         }
     }
@@ -435,7 +450,8 @@ fn solution(value: &Value, notes: &mut Vec<String>) -> Result<Solution> {
         sources.push((path, text(source, "content").context("`sources`")?));
     }
     let index = sources.iter().position(|(path, _)| path == file);
-    let index = index.with_context(|| format!("there is no source `{file}` for the entry point"))?;
+    let index =
+        index.with_context(|| format!("there is no source `{file}` for the entry point"))?;
     let language = text(spec, "language").context("`spec`")?;
     let is_runnable = language == "python" && sources.len() == 1;
     let is_function = function.chars().all(|it| it.is_ascii_alphanumeric() || it == '_');

@@ -392,10 +392,12 @@ def runs_without(sights, origin, name, base_sight):
 
 
 def alike(sight, base):
-    """Says whether two sights have the same tensors with as many extents each."""
+    """Says whether two sights have the same tensors with as many extents each, none of them empty."""
     rank = lambda value: len(value) if isinstance(value, list) else -1
+    all_shapes = sight["arguments"] + sight["results"] + list(sight["weights"].values())
     return (
-        [rank(v) for v in sight["arguments"]] == [rank(v) for v in base["arguments"]]
+        not any(isinstance(shape, list) and 0 in shape for shape in all_shapes)
+        and [rank(v) for v in sight["arguments"]] == [rank(v) for v in base["arguments"]]
         and [rank(v) for v in sight["results"]] == [rank(v) for v in base["results"]]
         and all(name in sight["weights"] and rank(sight["weights"][name]) == rank(value) for name, value in base["weights"].items())
     )
@@ -450,7 +452,7 @@ def fit(points, names, extents):
                 return f"{product} + {offset}" if offset >= 0 else f"{product} - {-offset}"
             for divisor in (2, 4, 8):
                 if [value // divisor for value in values] == extents:
-                    return f"({product}) // {divisor}"
+                    return f"{product} // {divisor}" if count == 1 else f"({product}) // {divisor}"
     return None
 
 
@@ -495,40 +497,53 @@ def name_all(sights, model, arguments, weights, results, axes):
 
 
 def drop_what_does_not_matter(sights, constants, weights, names):
-    """Keeps weights that change the result as inputs; refuses inputs that do not."""
-    library, numpy = sights.library, sights.numpy
-    module, model = sights.build(constants)
-    arguments = sights.inputs(module)
-    own = library.weights(model)
-    native = lambda value, like: to_native(sights, value, library.element(like), like)
-    draw = lambda value: sample(sights, around(describe(numpy, library.to_numpy(value))), tuple(value.shape))
-    fixed = {name: native(draw(own[name]), own[name]) for name in weights}
-    tensors = [i for i, value in enumerate(arguments) if library.is_tensor(value)]
-    base = [library.to_numpy(value) for value in sights.forward(model, fixed, arguments)]
+    """Keeps weights that change the result as inputs; refuses inputs that do not.
 
-    def change(results):
-        moved = [math.sqrt(float(((a - b) ** 2).sum())) / (math.sqrt(float((b**2).sum())) or 1.0) for a, b in zip(results, base)]
-        return max(moved)
-
-    for index in tensors:
-        others = list(arguments)
-        spread = describe(numpy, library.to_numpy(arguments[index]))
-        others[index] = native(sample(sights, spread, tuple(arguments[index].shape)), arguments[index])
-        moved = change([library.to_numpy(value) for value in sights.forward(model, fixed, others)])
-        if not moved >= LEAST_CHANGE:
+    A small shape may hide what matters (a softmax over one element), so the given shape is asked as well.
+    """
+    moved = changes(sights, constants, weights)
+    if min(moved.values()) < LEAST_CHANGE and constants:
+        given = changes(sights, {}, weights)
+        moved = {key: max(moved[key], given[key]) for key in moved}
+    for (kind, which), change in moved.items():
+        if kind == "argument" and not change >= LEAST_CHANGE:
             raise Refusal(
-                f"the result hardly depends on the input `{names['arguments'][index]}`: drawing it anew changes it by {moved:.1e} of its norm, so a kernel that ignores it would pass",
+                f"the result hardly depends on the input `{names['arguments'][which]}`: drawing it anew changes it by {change:.1e} of its norm, so a kernel that ignores it would pass",
                 "remove the input, or let get_inputs() give it values that matter",
             )
     matter = {}
     for name in weights:
-        others = dict(fixed, **{name: native(draw(own[name]), own[name])})
-        moved = change([library.to_numpy(value) for value in sights.forward(model, others, arguments)])
-        if moved >= LEAST_CHANGE:
+        change = moved["weight", name]
+        if change >= LEAST_CHANGE:
             matter[name] = weights[name]
         else:
-            sights.notes.append(f"`{name}` of the module changes the result by {moved:.1e} of its norm at most: it is no input")
+            sights.notes.append(f"`{name}` of the module changes the result by {change:.1e} of its norm at most: it is no input")
     return matter
+
+
+def changes(sights, constants, weights):
+    """Returns by how much of its norm the result changes when an argument or a weight is drawn anew."""
+    library, numpy = sights.library, sights.numpy
+    module, model = sights.build(constants)
+    arguments = sights.inputs(module)
+    own = library.weights(model)
+    redrawn = lambda value, spread: to_native(sights, sample(sights, spread, tuple(value.shape)), library.element(value))
+    spread = lambda value: describe(numpy, library.to_numpy(value))
+    fixed = {name: redrawn(own[name], around(spread(own[name]))) for name in weights}
+    run = lambda weights, arguments: [library.to_numpy(value) for value in sights.forward(model, weights, arguments)]
+    base = run(fixed, arguments)
+    norm = lambda values: math.sqrt(float((values**2).sum()))
+    change = lambda results: max(norm(after - before) / (norm(before) or 1.0) for after, before in zip(results, base))
+    moved = {}
+    for index, value in enumerate(arguments):
+        if library.is_tensor(value):
+            others = list(arguments)
+            others[index] = redrawn(value, around(spread(value)))
+            moved["argument", index] = change(run(fixed, others))
+    for name in weights:
+        others = dict(fixed, **{name: redrawn(own[name], around(spread(own[name])))})
+        moved["weight", name] = change(run(others, arguments))
+    return moved
 
 
 def tensor(name, shape, element, role, spread):
@@ -541,6 +556,9 @@ def describe(numpy, values):
     low, high = float(values.min()), float(values.max())
     if not (math.isfinite(mean) and math.isfinite(std)) or std <= 1e-6 * max(abs(low), abs(high)):
         return {"constant": {"value": mean if math.isfinite(mean) else 0.0}}
+    # A draw comes close to the ends of its interval and seldom meets them.
+    if abs(low) <= 0.01 * (high - low):
+        low = 0.0
     if values.size >= 8 and max(high - mean, mean - low) <= 2.0 * std:
         return {"uniform": {"low": short(low), "high": short(high)}}
     if low >= 0.0:
@@ -589,7 +607,7 @@ def sample(sights, spread, shape):
     return rng.normal(0.0, 1.0, shape) * scales
 
 
-def to_native(sights, values, element, like=None):
+def to_native(sights, values, element):
     if sights.library.name == "torch":
         torch = sights.library.torch
         return torch.from_numpy(sights.numpy.ascontiguousarray(values)).to(sights.library.types[element])
@@ -630,6 +648,8 @@ def measure(sights, plan, text, answer):
     """Draws the distributions, and makes the tolerance from how far the problem in its own type is from itself
     in double precision. The last thing that is done: the libraries are widened for it, which cannot be undone."""
     numpy, adapter = sights.numpy, sights.adapter
+    # Problems are looked at on the CPU, whatever their kernels will run on.
+    plan = dict(plan, target="cpu")
     tensors = answer["tensors"]
     inputs = [it for it in tensors if it["role"] == "input"]
     for it in inputs:
@@ -748,7 +768,8 @@ def look_at_function(sights, question):
         if not all(evaluate(constraint, axes) for constraint in question["constraints"]):
             return False
         drawn = {it["name"]: to_native(sights, sample(sights, it["spread"], extents(it)), it["dtype"]) for it in answer["tensors"] if it["role"] == "input"}
-        problem = sights.adapter.Problem(plan, question["text"], axes, scalars, question["threads"], False)
+        on_cpu = dict(plan, target="cpu")
+        problem = sights.adapter.Problem(on_cpu, question["text"], axes, scalars, question["threads"], False)
         before = {name: sights.library.to_numpy(value) for name, value in drawn.items()}
         results = [problem.call(drawn) for _ in range(2)]
         for name, value in drawn.items():

@@ -167,9 +167,8 @@ impl Importer<'_> {
 
 /// Reads a text file of a sensible size.
 fn read(path: &Path) -> Result<String> {
-    let size = std::fs::metadata(path)
-        .with_context(|| format!("cannot read {}", path.display()))?
-        .len();
+    let size =
+        std::fs::metadata(path).with_context(|| format!("cannot read {}", path.display()))?.len();
     if size > MAX_FILE_BYTES {
         bail!("{} has {size} bytes; a problem has at most {MAX_FILE_BYTES}", path.display());
     }

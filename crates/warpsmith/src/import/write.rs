@@ -165,7 +165,8 @@ fn shapes(seen: &Value) -> Result<String> {
     for (key, shapes) in [("workload", &seen["workloads"]), ("proof", &seen["proofs"])] {
         for shape in list(shapes) {
             let axes = shape["axes"].as_object().context("a shape has axes")?;
-            let axes: Vec<String> = axes.iter().map(|(axis, value)| format!("{axis} = {value}")).collect();
+            let axes: Vec<String> =
+                axes.iter().map(|(axis, value)| format!("{axis} = {value}")).collect();
             text.push_str(&format!(
                 "\n[[{key}]]\nname = {}\naxes = {{ {} }}\n",
                 string(&shape["name"])?,
@@ -174,7 +175,9 @@ fn shapes(seen: &Value) -> Result<String> {
         }
     }
     if let Some(ranges) = seen["ranges"].as_object() {
-        text.push_str("\n[ranges]                   # extents on which the problem was seen to run\n");
+        text.push_str(
+            "\n[ranges]                   # extents on which the problem was seen to run\n",
+        );
         for (axis, values) in ranges {
             text.push_str(&format!("{axis} = {{ values = {values} }}\n"));
         }
