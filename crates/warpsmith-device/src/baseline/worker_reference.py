@@ -78,9 +78,7 @@ def main():
             content = numpy.frombuffer(questions.read(8 * count), dtype="float64", count=count)
             inputs[tensor["name"]] = content.reshape(tensor["shape"])
         questions.readline()
-        outputs = {
-            tensor["name"]: numpy.full(tensor["shape"], numpy.nan) for tensor in question["outputs"]
-        }
+        outputs = {tensor["name"]: numpy.full(tensor["shape"], numpy.nan) for tensor in question["outputs"]}
         try:
             shape = (question["axes"], question["scalars"])
             if prepared != shape:

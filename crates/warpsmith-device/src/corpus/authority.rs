@@ -245,7 +245,7 @@ impl Authorities {
             tensors: bind::widened(plans),
         };
         let ReferenceHost::Script(script) = &mut self.reference else {
-            unreachable!("only scripts are run here")
+            return Err(DeviceError::refused(&lab.name, "its reference is no script"));
         };
         let work = work_units(lab, shape)?;
         let doing = format!("the reference on {}", bind::describe_shape(shape));

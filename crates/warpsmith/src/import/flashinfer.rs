@@ -130,6 +130,13 @@ impl Importer<'_> {
         for (path, value) in dataset.solutions.get(name).unwrap_or(&Vec::new()) {
             let solution = solution(value, &mut notes)
                 .with_context(|| format!("the solution {} is not valid", path.display()))?;
+            if solutions.iter().any(|other: &Solution| other.name == solution.name) {
+                bail!(
+                    "the solution {} has the name of another: `{}`",
+                    path.display(),
+                    solution.name
+                );
+            }
             solutions.push(solution);
         }
         let mut seen =

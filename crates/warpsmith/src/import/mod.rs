@@ -21,7 +21,19 @@ use crate::project::Project;
 
 pub use write::Solution;
 
-const LOOK: &str = include_str!("look.py");
+/// The parts are one program: the last line starts it.
+const LOOK: &str = concat!(
+    include_str!("look.py"),
+    "\n\n",
+    include_str!("look_axes.py"),
+    "\n\n",
+    include_str!("look_measure.py"),
+    "\n\n",
+    include_str!("look_module.py"),
+    "\n\n",
+    include_str!("look_function.py"),
+    "\n\nmain()\n",
+);
 const ADAPTER: &str = include_str!("adapter.py");
 
 /// The largest problem that is read: more is no source.
