@@ -3,7 +3,9 @@
 
 use std::time::Duration;
 
-use warpsmith_model::lab::{Baseline, BaselineProgram, Kernel, Role, TargetKind, lookup_all};
+use warpsmith_model::lab::{
+    Baseline, BaselineProgram, Kernel, ReferenceProgram, Role, TargetKind, lookup_all,
+};
 use warpsmith_model::roofline::WorkSize;
 use warpsmith_model::{DType, DeviceInfo, Expr, Lab, Params, Value, lab::Workload};
 
@@ -246,20 +248,21 @@ fn grid_program(
     Ok(Some(GridProgram { launches, maps, scalar_types }))
 }
 
-/// Returns what to compile for the lab's reference.
-pub fn reference_unit(lab: &Lab, deadline: Duration) -> Unit {
-    Unit {
+/// Returns what to compile for the lab's reference; none where it is a script.
+pub fn reference_unit(lab: &Lab, deadline: Duration) -> Option<Unit> {
+    let ReferenceProgram::Function { entry, .. } = &lab.reference.program else { return None };
+    Some(Unit {
         // A lab for another target may share the reference of the lab around it.
         file_name: lab.reference.path.trim_start_matches("../").to_string(),
         source: lab.reference.source.clone(),
         headers: lab.headers.clone(),
-        entries: vec![lab.reference.entry.clone()],
+        entries: vec![entry.clone()],
         signature: signature(lab, &lab.workloads[0], Some(DType::F64), 0),
         defines: Vec::new(),
         compiler: DEFAULT_COMPILER.to_string(),
         flags: REFERENCE_FLAGS.map(str::to_string).to_vec(),
         deadline,
-    }
+    })
 }
 
 /// Returns all it takes to launch the compiled reference on a shape: every tensor is f64.
@@ -268,13 +271,16 @@ pub fn reference_program(
     workload: &Workload,
     artifact: Artifact,
 ) -> Result<Program, DeviceError> {
-    let blocks =
-        lab.reference.blocks.eval_int(&|name| workload.lookup(name)).map_err(|source| {
-            DeviceError::Expression {
-                what: format!("blocks of the reference on `{}`", workload.name),
-                source,
-            }
-        })?;
+    let ReferenceProgram::Function { blocks, .. } = &lab.reference.program else {
+        let reason = "its reference is a script, which has no blocks";
+        return Err(DeviceError::refused(&lab.name, reason));
+    };
+    let blocks = blocks.eval_int(&|name| workload.lookup(name)).map_err(|source| {
+        DeviceError::Expression {
+            what: format!("blocks of the reference on `{}`", workload.name),
+            source,
+        }
+    })?;
     if blocks < 1 {
         return Err(DeviceError::refused(
             &lab.name,

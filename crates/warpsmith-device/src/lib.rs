@@ -42,3 +42,8 @@ pub fn compile_unit(
 pub fn die_with_parent() -> std::io::Result<()> {
     sys::process::die_with_parent()
 }
+
+/// Returns the bytes of memory that programs could still get; none where the system does not say.
+pub fn available_memory_bytes() -> Option<usize> {
+    sys::memory::available_bytes()
+}

@@ -63,7 +63,8 @@ pub use profile::{
 pub use record::{
     Absent, BestEntry, BestList, ClockCheck, ComparisonPurpose, ComparisonRecord, Contender,
     ContenderKind, EvidenceExport, InputsRecord, KernelRecord, LabRecord, MissingBaseline,
-    PairedRounds, RunRecord, RunStatus, RunTrial, TunableRecord, WorkloadRecord,
+    PairedRounds, RunRecord, RunStatus, RunTrial, ScalarKind, ScalarRecord, TensorRecord,
+    TunableRecord, WorkloadRecord,
 };
 pub use settings::{Goal, Objective, RunSettings, SeedFrom, Until};
 pub use trial::{

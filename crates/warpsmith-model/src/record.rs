@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::lab::{Role, Tolerance, Workload};
+use crate::lab::{Imported, Role, Scalar, ScalarType, Tensor, Tolerance, Workload};
 use crate::stats::{self, Interval};
 use crate::{
     Blob, CandidateId, Ceilings, DType, Environment, EnvironmentId, EvalError, Expr, Fidelity, Lab,
@@ -97,8 +97,17 @@ pub struct LabRecord {
     pub arithmetic: Option<DType>,
     /// The reference's path in the lab.
     pub reference: String,
-    /// The kernel that proves the rest.
+    /// The kernel that proves the rest; empty where the reference is a script, which does so itself.
     pub oracle: String,
+    /// The problem that the lab was imported from. Older evidence has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub imported: Option<Imported>,
+    /// The tensors, in argument order. Older evidence has none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tensors: Vec<TensorRecord>,
+    /// The scalars with their values on the first workload, in argument order. Older evidence has none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub scalars: Vec<ScalarRecord>,
     /// How right outputs must be.
     pub tolerance: Tolerance,
     /// The input distributions; the first is the one that is timed.
@@ -111,6 +120,40 @@ pub struct LabRecord {
     pub micro_workloads: Vec<String>,
     /// The kernels, in the lab's order.
     pub kernels: Vec<KernelRecord>,
+}
+
+/// A number that kernels receive by value.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ScalarRecord {
+    /// Its name.
+    pub name: String,
+    /// Whether it is a whole number by its type.
+    pub kind: ScalarKind,
+    /// Its value on the first workload.
+    pub value: f64,
+}
+
+/// What kind of number a scalar is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ScalarKind {
+    /// `i64`.
+    Integer,
+    /// `f32` or `f64`.
+    Float,
+}
+
+/// A tensor.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TensorRecord {
+    /// Its name.
+    pub name: String,
+    /// Its extents: expressions over the axes.
+    pub shape: Vec<String>,
+    /// Its element type on the first workload.
+    pub dtype: DType,
+    /// Whether kernels read or write it.
+    pub role: Role,
 }
 
 /// A named way to fill the inputs.
@@ -148,6 +191,9 @@ pub struct KernelRecord {
     pub default: Params,
     /// The workloads that it serves.
     pub serves: Vec<String>,
+    /// The function of its first launch. Older evidence has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub entry: Option<String>,
 }
 
 /// A tunable and its values.
@@ -199,6 +245,7 @@ impl LabRecord {
                     tunables,
                     default: kernel.default.clone(),
                     serves,
+                    entry: kernel.launches.first().map(|launch| launch.entry.clone()),
                 })
             })
             .collect::<Result<_, EvalError>>()?;
@@ -211,7 +258,14 @@ impl LabRecord {
             dtype,
             arithmetic: (arithmetic != dtype).then_some(arithmetic),
             reference: lab.reference.path.clone(),
-            oracle: lab.oracle.clone(),
+            oracle: lab.oracle.clone().unwrap_or_default(),
+            imported: lab.imported.clone(),
+            tensors: lab.tensors.iter().map(|tensor| tensor_record(lab, tensor)).collect(),
+            scalars: lab
+                .scalars
+                .iter()
+                .map(|scalar| scalar_record(lab, scalar))
+                .collect::<Result<_, EvalError>>()?,
             tolerance: lab.tolerance,
             inputs: lab
                 .inputs
@@ -241,6 +295,26 @@ impl LabRecord {
     /// Returns a kernel by name.
     pub fn kernel(&self, name: &str) -> Option<&KernelRecord> {
         self.kernels.iter().find(|kernel| kernel.name == name)
+    }
+}
+
+fn scalar_record(lab: &Lab, scalar: &Scalar) -> Result<ScalarRecord, EvalError> {
+    Ok(ScalarRecord {
+        name: scalar.name.clone(),
+        kind: match scalar.dtype {
+            ScalarType::I64 => ScalarKind::Integer,
+            ScalarType::F32 | ScalarType::F64 => ScalarKind::Float,
+        },
+        value: eval_number(&scalar.value, &lab.workloads[0])?,
+    })
+}
+
+fn tensor_record(lab: &Lab, tensor: &Tensor) -> TensorRecord {
+    TensorRecord {
+        name: tensor.name.clone(),
+        shape: tensor.shape.iter().map(|extent| extent.text().to_string()).collect(),
+        dtype: tensor.dtype_on(&lab.workloads[0]),
+        role: tensor.role,
     }
 }
 

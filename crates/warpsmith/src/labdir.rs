@@ -60,7 +60,8 @@ fn read_files(dir: &Path) -> Result<LabFiles> {
     if is_nested {
         let mut outer = LabFiles::new();
         read_folder(&dir.join(".."), "..", &mut outer)?;
-        outer.retain(|path, _| path.ends_with(".c") || path.ends_with(".h"));
+        let shared = [".c", ".h", ".py"];
+        outer.retain(|path, _| shared.iter().any(|ending| path.ends_with(ending)));
         files.append(&mut outer);
         read_folder(&dir.join("../../include"), "../include", &mut files)?;
         read_folder(&dir.join("../../include/ptx"), "../include/ptx", &mut files)?;

@@ -9,6 +9,7 @@ mod ahead;
 mod campaign;
 mod commands;
 mod date;
+mod import;
 mod interrupt;
 mod labdir;
 mod llm;

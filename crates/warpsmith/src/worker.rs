@@ -87,7 +87,8 @@ impl Worker {
                 (Box::new(cuda), environment)
             }
         };
-        let corpus = Corpus::new(CorpusOptions::new(Some(project.expected())));
+        let options = CorpusOptions::new(Some(project.expected()));
+        let corpus = Corpus::new(CorpusOptions { python: project.python(), ..options });
         let artifacts = project.artifacts();
         Ok(Self { kind, target, corpus, environment, ceilings: None, lab: None, artifacts })
     }

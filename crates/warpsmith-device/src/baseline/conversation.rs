@@ -4,7 +4,7 @@ use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::fs::FileExt;
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -14,9 +14,6 @@ use super::broken;
 use crate::sys::memory::MemoryFile;
 use crate::sys::process::{ChildState, OwnedChild};
 use crate::target::Fault;
-
-/// The classes that the worker uses come before it: both are one program.
-const WORKER: &str = concat!(include_str!("worker_cuda.py"), "\n\n", include_str!("worker.py"));
 
 /// What of the interpreter's standard error is quoted when it ends.
 const QUOTED_BYTES: usize = 2000;
@@ -29,7 +26,20 @@ pub(super) struct Conversation {
     from: ChildStdout,
     unread: Vec<u8>,
     errors: MemoryFile,
-    packages: Vec<String>,
+    role: Role,
+}
+
+/// What an interpreter is started for.
+#[derive(Clone, Debug)]
+pub(super) struct Role {
+    /// The program that it runs.
+    pub(super) program: String,
+    /// What the program is told on its command line.
+    pub(super) arguments: Vec<PathBuf>,
+    /// What messages call it.
+    pub(super) name: &'static str,
+    /// The packages that it needs.
+    pub(super) packages: Vec<String>,
 }
 
 /// What an answer carries.
@@ -39,16 +49,17 @@ pub(super) struct Answer {
     pub(super) seconds: Option<f64>,
     /// What the script says of how it computes, once it is prepared.
     pub(super) remark: Option<String>,
+    /// Everything that was said.
+    pub(super) said: serde_json::Value,
 }
 
 impl Conversation {
-    /// Starts an interpreter that loads a script and inherits these files.
+    /// Starts an interpreter that inherits these files.
     pub(super) fn start(
         interpreter: &Path,
-        script: &Path,
         threads: u32,
         fds: &[BorrowedFd<'_>],
-        packages: &[String],
+        role: Role,
     ) -> Result<Self, Fault> {
         let errors = MemoryFile::create(c"baseline errors", 0)
             .map_err(|source| broken("making room for Python's messages", source))?;
@@ -60,8 +71,8 @@ impl Conversation {
         let threads = threads.to_string();
         let mut command = Command::new(interpreter);
         command
-            .args(["-u", "-c", WORKER])
-            .arg(script)
+            .args(["-u", "-c", &role.program])
+            .args(&role.arguments)
             .env("OMP_NUM_THREADS", &threads)
             .env("OPENBLAS_NUM_THREADS", &threads)
             .env("MKL_NUM_THREADS", &threads)
@@ -88,37 +99,27 @@ impl Conversation {
         let mut child = command.spawn().map_err(|error| {
             Fault::Unavailable(format!(
                 "cannot start Python as {}: {error}; `warpsmith setup baselines` makes one with \
-                 the packages that baselines need",
+                 the packages that labs need",
                 interpreter.display()
             ))
         })?;
         let to = child.stdin.take().expect("standard input is piped");
         let from = child.stdout.take().expect("standard output is piped");
-        Ok(Self {
-            child: OwnedChild::new(child),
-            to,
-            from,
-            unread: Vec::new(),
-            errors,
-            packages: packages.to_vec(),
-        })
+        Ok(Self { child: OwnedChild::new(child), to, from, unread: Vec::new(), errors, role })
     }
 
     /// Says a line and waits for the answer.
     pub(super) fn ask(&mut self, line: &str, deadline: Duration) -> Result<Answer, Fault> {
+        self.say(format!("{line}\n").as_bytes())?;
         let until = Instant::now() + deadline;
-        let said = self.to.write_all(format!("{line}\n").as_bytes());
-        if said.is_err() {
-            return Err(self.ended());
-        }
         let answer = self.read_line(until, deadline)?;
-        let answer: serde_json::Value = serde_json::from_str(&answer).map_err(|error| {
-            broken("understanding the baseline's worker", io::Error::other(error))
-        })?;
+        let answer: serde_json::Value = serde_json::from_str(&answer)
+            .map_err(|error| broken("understanding what Python says", io::Error::other(error)))?;
         if let Some(module) = answer["missing"].as_str() {
             return Err(Fault::Unavailable(format!(
-                "the Python module `{module}` is missing; the baseline needs {}",
-                self.packages.join(", ")
+                "the Python module `{module}` is missing; {} needs {}",
+                self.role.name,
+                self.role.packages.join(", ")
             )));
         }
         if let Some(reason) = answer["unavailable"].as_str() {
@@ -130,7 +131,26 @@ impl Conversation {
         Ok(Answer {
             seconds: answer["seconds"].as_f64(),
             remark: answer["remark"].as_str().map(str::to_string),
+            said: answer,
         })
+    }
+
+    /// Says bytes that belong to the line that follows or that was said before them.
+    pub(super) fn say(&mut self, bytes: &[u8]) -> Result<(), Fault> {
+        let said = self.to.write_all(bytes);
+        if said.is_err() {
+            return Err(self.ended());
+        }
+        Ok(())
+    }
+
+    /// Reads bytes that follow an answer.
+    pub(super) fn hear(&mut self, count: usize, deadline: Duration) -> Result<Vec<u8>, Fault> {
+        let until = Instant::now() + deadline;
+        while self.unread.len() < count {
+            self.read_more(until, deadline)?;
+        }
+        Ok(self.unread.drain(..count).collect())
     }
 
     /// Stops every thread of the interpreter and waits until they stand.
@@ -148,23 +168,28 @@ impl Conversation {
     }
 
     fn read_line(&mut self, until: Instant, deadline: Duration) -> Result<String, Fault> {
-        let mut buffer = [0u8; 4096];
         loop {
             if let Some(end) = self.unread.iter().position(|byte| *byte == b'\n') {
                 let line: Vec<u8> = self.unread.drain(..=end).collect();
                 return Ok(String::from_utf8_lossy(&line).to_string());
             }
-            if !self.wait_readable(until)? {
-                self.child.kill().map_err(|source| broken("ending Python", source))?;
-                return Err(Fault::TimedOut { limit_s: deadline.as_secs_f64() });
-            }
-            match self.from.read(&mut buffer) {
-                Ok(0) => return Err(self.ended()),
-                Ok(count) => self.unread.extend(&buffer[..count]),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(source) => return Err(broken("reading from Python", source)),
-            }
+            self.read_more(until, deadline)?;
         }
+    }
+
+    fn read_more(&mut self, until: Instant, deadline: Duration) -> Result<(), Fault> {
+        if !self.wait_readable(until)? {
+            self.child.kill().map_err(|source| broken("ending Python", source))?;
+            return Err(Fault::TimedOut { limit_s: deadline.as_secs_f64() });
+        }
+        let mut buffer = [0u8; 1 << 16];
+        match self.from.read(&mut buffer) {
+            Ok(0) => return Err(self.ended()),
+            Ok(count) => self.unread.extend(&buffer[..count]),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(source) => return Err(broken("reading from Python", source)),
+        }
+        Ok(())
     }
 
     /// Waits for something to read; false when the time is over.

@@ -6,6 +6,8 @@
 //! sandboxed; its inputs are read-only all the same, so that it runs on what the candidates run on.
 
 mod conversation;
+mod reference;
+mod script;
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
@@ -22,7 +24,12 @@ use crate::sys::memory::{Mapping, MemoryFile, page_bytes};
 use crate::target::{
     Artifact, CaseId, Clocked, Contents, Extent, Fault, Program, Session, Target, TensorPlan, Unit,
 };
-use conversation::Conversation;
+use conversation::{Conversation, Role as InterpreterRole};
+pub(crate) use reference::{Call, ScriptReference};
+pub use script::run_script;
+
+/// The classes that the worker uses come before it: both are one program.
+const WORKER: &str = concat!(include_str!("worker_cuda.py"), "\n\n", include_str!("worker.py"));
 
 /// How long an interpreter may take to import the library and prepare, unless the baseline says more.
 const START_DEADLINE: Duration = Duration::from_secs(120);
@@ -131,9 +138,13 @@ impl Python {
             "cases": case_plans,
         });
         let script = &program.artifact.path;
-        let threads = self.info.threads;
-        let conversation =
-            Conversation::start(&self.interpreter, script, threads, &fds, &self.packages)?;
+        let role = InterpreterRole {
+            program: WORKER.to_string(),
+            arguments: vec![script.clone()],
+            name: "the baseline",
+            packages: self.packages.clone(),
+        };
+        let conversation = Conversation::start(&self.interpreter, self.info.threads, &fds, role)?;
         Ok(Opening {
             script: script.clone(),
             axes: program.axes.clone(),
@@ -212,6 +223,7 @@ impl Target for Python {
             outputs,
             deadline,
             remark: ready.remark,
+            delivers: ready.said["delivers"] == true,
             on_cuda: self.info.cuda.is_some(),
         }))
     }
@@ -226,6 +238,9 @@ struct PythonSession {
     deadline: Duration,
     /// What the script says of how it computes.
     remark: Option<String>,
+    /// Whether results are copied to where outputs are read by a command of its own, after the clock
+    /// stopped.
+    delivers: bool,
     /// Whether the script's process reads a clock of its own, the device's.
     on_cuda: bool,
 }
@@ -249,6 +264,9 @@ impl Session for PythonSession {
         let started = Instant::now();
         let on_device_s = self.conversation.ask(&command, self.deadline)?.seconds;
         let elapsed_s = on_device_s.unwrap_or_else(|| started.elapsed().as_secs_f64());
+        if self.delivers {
+            self.conversation.ask("deliver", self.deadline)?;
+        }
         self.conversation.freeze()?;
         // A device has no threads that fall asleep.
         let wakes = on_device_s.is_none();

@@ -4,7 +4,8 @@ The script is loaded at once, since importing a library takes seconds and severa
 same time. The first line on standard input is a JSON document that says where tensors lie in the files
 that this process inherited; only then the script prepares. Afterwards each line is a list of case numbers to run, in
 order; an empty line runs nothing and measures the conversation itself; `copy BYTES` times a copy on
-the device, to compare its clock with the harness's. Every line gets one JSON line back. The harness holds the clock, except on a CUDA device, whose own clock the answer carries.
+the device, to compare its clock with the harness's; `deliver` lets a script that has a function of this
+name copy its results into the harness's outputs, outside of the clock. Every line gets one JSON line back. The harness holds the clock, except on a CUDA device, whose own clock the answer carries.
 """
 
 import gc
@@ -42,6 +43,7 @@ def main():
                 device.add(inputs, outputs, case["inputs"])
         state = module.prepare(plan["axes"], plan["scalars"], plan["threads"])
         run = module.run
+        deliver = None if plan["on_cuda"] else getattr(module, "deliver", None)
     except ModuleNotFoundError as error:
         return reply(missing=error.name)
     except FileNotFoundError as error:
@@ -49,22 +51,29 @@ def main():
         return reply(unavailable=str(error))
     except Exception as error:
         return reply(raised=describe(error))
-    reply(ready=True, remark=state.get("remark") if isinstance(state, dict) else None)
+    reply(ready=True, delivers=deliver is not None, remark=state.get("remark") if isinstance(state, dict) else None)
 
     gc.disable()
+    results = []
     for line in commands:
         seconds = None
         try:
             words = line.split()
-            wanted = [int(case) for case in words if words[0] != "copy"]
-            if words[:1] == ["copy"]:
+            wanted = [int(case) for case in words if words[0] not in ("copy", "deliver")]
+            if words == ["deliver"]:
+                for result, outputs in results:
+                    deliver(state, result, outputs)
+                results.clear()
+            elif words[:1] == ["copy"]:
                 seconds = device.copy(int(words[1]))
             elif device is not None and wanted:
                 seconds = device.launch(run, state, wanted)
             else:
                 for case in wanted:
                     inputs, outputs = cases[case]
-                    run(state, inputs, outputs)
+                    result = run(state, inputs, outputs)
+                    if deliver is not None:
+                        results.append((result, outputs))
         except Exception as error:
             return reply(raised=describe(error))
         reply(done=True, seconds=seconds)

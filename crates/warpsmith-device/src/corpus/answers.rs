@@ -6,7 +6,7 @@ use warpsmith_model::rng::Rng;
 use warpsmith_model::{BlobId, DType, Hasher, Lab};
 
 use super::SetKey;
-use super::authority::{Answer, Authorities, Run, outputs_of, work_units};
+use super::authority::{Answer, Authorities, Run, oracle_name, outputs_of, work_units};
 use super::store::Stored;
 use crate::bind;
 use crate::check::{self, Budget, Coverage, Expected, LEAST_ROW, Values};
@@ -52,13 +52,17 @@ impl Authorities {
         staged: &[StagedContents],
         floors: &[f64],
     ) -> Result<Vec<Answered>, DeviceError> {
-        let program = match key.answer {
-            Answer::Reference => self.reference_program(lab, shape)?,
-            Answer::Oracle => self.oracle_program(target, lab, shape)?,
+        let oracle = match key.answer {
+            Answer::Reference => None,
+            Answer::Oracle => Some(self.oracle_program(target, lab, shape)?),
+        };
+        let identity = match &oracle {
+            None => self.reference_identity(),
+            Some(program) => program.artifact.binary.to_string(),
         };
         let outputs = outputs_of(&bind::tensor_plans(lab, shape)?);
         let names: Vec<String> =
-            staged.iter().map(|one| store_name(lab, key, &program, one.seed)).collect();
+            staged.iter().map(|one| store_name(lab, key, &identity, one.seed)).collect();
         let mut found: Vec<Option<Stored>> = names
             .iter()
             .map(|name| self.store.as_ref().and_then(|store| store.load(name, &outputs)))
@@ -66,10 +70,10 @@ impl Authorities {
         let missing: Vec<usize> = (0..staged.len()).filter(|idx| found[*idx].is_none()).collect();
         if !missing.is_empty() {
             let asked: Vec<&StagedContents> = missing.iter().map(|idx| &staged[*idx]).collect();
-            let stored = match key.answer {
-                Answer::Reference => self.ask_reference(target, lab, shape, &asked)?,
-                Answer::Oracle => {
-                    self.ask_oracle(target, lab, shape, &program, key.inputs, &asked)?
+            let stored = match &oracle {
+                None => self.ask_reference(target, lab, shape, &asked)?,
+                Some(program) => {
+                    self.ask_oracle(target, lab, shape, program, key.inputs, &asked)?
                 }
             };
             for (idx, stored) in missing.into_iter().zip(stored) {
@@ -147,7 +151,7 @@ impl Authorities {
     }
 
     fn ask_reference(
-        &self,
+        &mut self,
         target: &mut dyn Target,
         lab: &Lab,
         shape: &Workload,
@@ -166,7 +170,7 @@ impl Authorities {
     /// Lets the oracle answer and compares a random sample of the reference's blocks with it, other
     /// blocks for each content.
     fn ask_oracle(
-        &self,
+        &mut self,
         target: &mut dyn Target,
         lab: &Lab,
         shape: &Workload,
@@ -205,7 +209,7 @@ impl Authorities {
                     let reason = format!(
                         "the oracle `{}` disagrees with the reference in `{}` on {} with `{}` \
                          inputs (seed {}): {what}",
-                        lab.oracle,
+                        oracle_name(lab),
                         plan.name,
                         bind::describe_shape(shape),
                         lab.inputs[inputs].name,
@@ -222,12 +226,12 @@ impl Authorities {
 }
 
 /// Names an answer by everything that it depends on.
-fn store_name(lab: &Lab, key: &SetKey, program: &Program, seed: u64) -> String {
+fn store_name(lab: &Lab, key: &SetKey, identity: &str, seed: u64) -> String {
     let mut hasher = Hasher::new("expected outputs");
     hasher
         .part(GENERATOR_VERSION)
         .part(lab.id.to_string().as_bytes())
-        .part(program.artifact.binary.to_string().as_bytes())
+        .part(identity.as_bytes())
         .part(lab.inputs[key.inputs].name.as_bytes())
         .part(&seed.to_le_bytes());
     for value in &key.axes {

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use warpsmith_model::lab::{Role, TargetKind, Workload};
+use warpsmith_model::lab::{ReferenceProgram, Role, TargetKind, Workload};
 use warpsmith_model::{DType, Lab};
 
 use super::CorpusOptions;
 use super::store::Store;
+use crate::baseline::{Call, ScriptReference};
 use crate::bind;
 use crate::check;
 use crate::element::widen_bytes;
@@ -41,7 +42,7 @@ const CHEAP_REFERENCE_BESIDE_CUDA_S: f64 = 0.01;
 /// The reference and the oracle, compiled, and what is known of their speed.
 #[derive(Debug)]
 pub(super) struct Authorities {
-    reference: Artifact,
+    reference: ReferenceHost,
     oracle: Vec<(Unit, Artifact)>,
     pub(super) store: Option<Store>,
     launch_deadline: Duration,
@@ -49,6 +50,15 @@ pub(super) struct Authorities {
     /// Work (see `work_units`) a second, the best seen on a proof.
     pub(super) reference_rate: f64,
     pub(super) oracle_rate: f64,
+}
+
+/// What runs the reference.
+#[derive(Debug)]
+enum ReferenceHost {
+    /// The target, as it runs kernels.
+    Compiled(Artifact),
+    /// An interpreter.
+    Script(Box<ScriptReference>),
 }
 
 /// What a run of an authority left: `outputs[case][output]`, outputs counted among themselves.
@@ -65,10 +75,24 @@ impl Authorities {
         lab: &Lab,
         options: &CorpusOptions,
     ) -> Result<Self, DeviceError> {
-        let unit = bind::reference_unit(lab, options.compile_deadline);
-        let reference = target
-            .compile(&unit)
-            .map_err(|fault| refused_fault(lab, "compiling the reference", fault))?;
+        let reference =
+            match (&lab.reference.program, bind::reference_unit(lab, options.compile_deadline)) {
+                (ReferenceProgram::Script(script), _) => {
+                    let threads = target.info().threads;
+                    let path = &lab.reference.path;
+                    let started = ScriptReference::start(&options.python, path, script, threads);
+                    let started = started
+                        .map_err(|fault| refused_fault(lab, "loading the reference", fault))?;
+                    ReferenceHost::Script(Box::new(started))
+                }
+                (ReferenceProgram::Function { .. }, unit) => {
+                    let unit = unit.expect("a function is compiled");
+                    let compiled = target.compile(&unit);
+                    let compiled = compiled
+                        .map_err(|fault| refused_fault(lab, "compiling the reference", fault))?;
+                    ReferenceHost::Compiled(compiled)
+                }
+            };
         Ok(Self {
             reference,
             oracle: Vec::new(),
@@ -82,6 +106,9 @@ impl Authorities {
 
     /// Decides who answers for a real workload.
     pub(super) fn answer_for(&self, lab: &Lab, shape: &Workload) -> Result<Answer, DeviceError> {
+        if lab.oracle.is_none() {
+            return Ok(Answer::Reference);
+        }
         let reference_s = work_units(lab, shape)? / self.reference_rate;
         let cheap_s = match lab.target {
             TargetKind::Cpu => CHEAP_REFERENCE_S,
@@ -104,7 +131,23 @@ impl Authorities {
         lab: &Lab,
         shape: &Workload,
     ) -> Result<Program, DeviceError> {
-        bind::reference_program(lab, shape, self.reference.clone())
+        match &self.reference {
+            ReferenceHost::Compiled(artifact) => {
+                bind::reference_program(lab, shape, artifact.clone())
+            }
+            ReferenceHost::Script(_) => {
+                let reason = "its reference is a script, which has no blocks";
+                Err(DeviceError::refused(&lab.name, reason))
+            }
+        }
+    }
+
+    /// Names what computes in the reference: answers of another binary, or of other libraries, are others.
+    pub(super) fn reference_identity(&self) -> String {
+        match &self.reference {
+            ReferenceHost::Compiled(artifact) => artifact.binary.to_string(),
+            ReferenceHost::Script(script) => script.versions().to_string(),
+        }
     }
 
     /// Returns the oracle, compiled for a shape, with its author's choice of parameters.
@@ -114,17 +157,17 @@ impl Authorities {
         lab: &Lab,
         shape: &Workload,
     ) -> Result<Program, DeviceError> {
-        let kernel = lab.kernel(&lab.oracle).ok_or_else(|| {
-            DeviceError::refused(&lab.name, format!("its oracle `{}` does not exist", lab.oracle))
+        let name = oracle_name(lab);
+        let kernel = lab.kernel(name).ok_or_else(|| {
+            DeviceError::refused(&lab.name, format!("its oracle `{name}` does not exist"))
         })?;
         let served = kernel.serves(shape).map_err(|source| DeviceError::Expression {
-            what: format!("`requires` of the oracle `{}`", lab.oracle),
+            what: format!("`requires` of the oracle `{name}`"),
             source,
         })?;
         if !served {
             let reason = format!(
-                "its oracle `{}` does not serve {}; the oracle must serve every shape",
-                lab.oracle,
+                "its oracle `{name}` does not serve {}; the oracle must serve every shape",
                 bind::describe_shape(shape)
             );
             return Err(DeviceError::refused(&lab.name, reason));
@@ -157,7 +200,7 @@ impl Authorities {
 
     /// Runs the reference on contents of the lab's own types, widened.
     pub(super) fn run_reference(
-        &self,
+        &mut self,
         target: &mut dyn Target,
         lab: &Lab,
         shape: &Workload,
@@ -166,7 +209,6 @@ impl Authorities {
         times: usize,
     ) -> Result<Ran, DeviceError> {
         let _step = trace::step("running the reference");
-        let program = self.reference_program(lab, shape)?;
         let plans = bind::tensor_plans(lab, shape)?;
         let inputs: Vec<&TensorPlan> =
             plans.iter().filter(|plan| plan.role == Role::Input).collect();
@@ -178,8 +220,60 @@ impl Authorities {
                 Arc::new(inputs.iter().zip(*tensors).map(widen_one).collect())
             })
             .collect();
+        if matches!(self.reference, ReferenceHost::Script(_)) {
+            return self.run_script(lab, shape, &plans, &wide, times);
+        }
+        let program = self.reference_program(lab, shape)?;
         let run = Run { program: &program, who: "the reference", extents, times };
         self.run_staged(target, lab, shape, run, &program.tensors, &wide)
+    }
+
+    /// Runs the script on whole shapes; every time must give the same.
+    fn run_script(
+        &mut self,
+        lab: &Lab,
+        shape: &Workload,
+        plans: &[TensorPlan],
+        contents: &[Contents],
+        times: usize,
+    ) -> Result<Ran, DeviceError> {
+        let scalars = bind::scalar_values(lab, shape)?;
+        let names = lab.scalars.iter().map(|scalar| scalar.name.clone());
+        let call = Call {
+            axes: shape.axes.clone(),
+            scalars: names.zip(scalars).collect(),
+            tensors: bind::widened(plans),
+        };
+        let ReferenceHost::Script(script) = &mut self.reference else {
+            return Err(DeviceError::refused(&lab.name, "its reference is no script"));
+        };
+        let work = work_units(lab, shape)?;
+        let doing = format!("the reference on {}", bind::describe_shape(shape));
+        let outputs = outputs_of(&call.tensors);
+        let mut ran = Ran { outputs: Vec::new(), elapsed_s: Vec::new() };
+        for inputs in contents {
+            let mut ask = || {
+                let answer = script.run(&call, inputs, self.launch_deadline);
+                answer.map_err(|fault| refused_fault(lab, &doing, fault))
+            };
+            let (first, mut elapsed_s) = ask()?;
+            for _ in 1..times {
+                let (again, again_s) = ask()?;
+                elapsed_s = again_s.min(elapsed_s);
+                for (plan, (first, again)) in outputs.iter().zip(first.iter().zip(&again)) {
+                    if check::compare_bits(plan, first, again).is_err() {
+                        let reason =
+                            format!("{doing}: `{}` is not the same when it runs twice", plan.name);
+                        return Err(DeviceError::refused(&lab.name, reason));
+                    }
+                }
+            }
+            // An interpreter is slow on small shapes, where the proofs are; real ones tell its speed.
+            self.reference_rate = self.reference_rate.max(work / elapsed_s.max(1e-9));
+            ran.outputs.push(first);
+            ran.elapsed_s.push(elapsed_s);
+        }
+        Ok(ran)
     }
 
     /// Stages contents for one run alone.
@@ -253,6 +347,11 @@ impl Authorities {
         }
         Ok(ran)
     }
+}
+
+/// Returns the name of the oracle, for those that are asked only where there is one.
+pub(super) fn oracle_name(lab: &Lab) -> &str {
+    lab.oracle.as_deref().unwrap_or("none")
 }
 
 /// Returns the type in which a CUDA oracle answers for outputs of a type.

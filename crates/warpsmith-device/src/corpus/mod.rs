@@ -5,7 +5,8 @@
 //! to be repeatable, finite and sensitive to every input; it proves the oracle kernel on the lab's
 //! small shapes under every distribution; on real shapes the reference itself answers where that is
 //! cheap, else the oracle does and a random sample of the reference's blocks is compared with it on
-//! the very same contents. [`Corpus::check_chain`] does and records all of this;
+//! the very same contents. A reference that is a Python script answers on every shape itself, and there
+//! is no oracle. [`Corpus::check_chain`] does and records all of this;
 //! [`Corpus::cases`] hands out cases and proves the lab first if nobody has.
 
 mod answers;
@@ -38,6 +39,8 @@ pub struct CorpusOptions {
     pub cache_dir: Option<PathBuf>,
     /// Bytes of inputs and answers that are kept in memory; what was used least recently goes first.
     pub memory_bytes: usize,
+    /// The Python that runs references which are scripts.
+    pub python: PathBuf,
     /// How long the reference or the oracle may take for one launch.
     pub launch_deadline: Duration,
     /// How long a compiler may take for them.
@@ -52,6 +55,7 @@ impl CorpusOptions {
         Self {
             cache_dir,
             memory_bytes: (free_bytes / 4).max(LEAST_MEMORY_BYTES),
+            python: PathBuf::from("python3"),
             launch_deadline: Duration::from_secs(120),
             compile_deadline: Duration::from_secs(120),
         }

@@ -526,6 +526,7 @@ fn lab() -> LabRecord {
             .collect(),
         tunables,
         serves: served.clone(),
+        entry: None,
     };
     let integers = |name: &str, values: &[i64]| TunableRecord {
         name: name.into(),
@@ -555,6 +556,9 @@ fn lab() -> LabRecord {
         arithmetic: None,
         reference: "reference.c".into(),
         oracle: "00_naive".into(),
+        imported: None,
+        tensors: Vec::new(),
+        scalars: Vec::new(),
         tolerance: Tolerance { element_eps: 64.0, norm_eps: 8.0 },
         inputs: [
             ("normal", 1.0),

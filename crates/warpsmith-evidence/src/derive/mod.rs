@@ -11,6 +11,7 @@ mod dispatch;
 mod effects;
 mod evolution;
 mod failures;
+mod fastp;
 mod leaderboard;
 mod micro;
 mod roofline;
@@ -23,6 +24,7 @@ pub use dispatch::{Choice, dispatch};
 pub use effects::{ParameterEffect, ValueEffect, parameter_effects};
 pub use evolution::{Evolution, Funnel, Step, StepFate, evolution};
 pub use failures::{FailureGroup, failures};
+pub use fastp::{FAST_P, fast_p};
 pub(crate) use leaderboard::score;
 pub use leaderboard::{
     Entry, Leaderboard, Unranked, best_by_kernel, best_by_workload, leaderboard,

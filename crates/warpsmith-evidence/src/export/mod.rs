@@ -4,11 +4,14 @@
 //! `micro_best.json`, `evo_log.csv` and `evo_best.json` are the microbenchmark's and the search's
 //! logs and their best; the latter are what [`read_best`] takes seeds from. `evidence.json` is
 //! everything. `dispatch.json` says which configuration to use on which shape. `ncu_profile.csv` and
-//! `.ncu-rep` files are a profiler's own. Kernel Tuner caches and T4 results carry the searched spaces to other tuners' tools.
+//! `.ncu-rep` files are a profiler's own. Kernel Tuner
+//! caches and T4 results carry the searched spaces to other tuners' tools, and FlashInfer traces what came
+//! of kernels to that collection.
 
 mod best;
 mod dispatch;
 mod evidence;
+mod flashinfer;
 mod interchange;
 mod kernel_tuner;
 mod log;
@@ -26,6 +29,7 @@ use crate::store::Store;
 pub use best::{best_list, read_best, write_best};
 pub use dispatch::dispatch_table;
 pub use evidence::{collect_evidence, read_evidence};
+pub use flashinfer::flashinfer_traces;
 pub use interchange::Space;
 pub use kernel_tuner::kernel_tuner_cache;
 pub use log::write_log;
@@ -48,11 +52,14 @@ pub enum Format {
     Dispatch,
     /// `ncu_profile.csv` and `ncu/KERNEL@WORKLOAD.{csv,ncu-rep}`, for every profile.
     Profile,
+    /// `flashinfer/traces/DEFINITION.jsonl` and `flashinfer/solutions/DEFINITION/NAME.json`, for every kernel
+    /// that went through the full gate.
+    FlashInfer,
 }
 
 impl Format {
     /// Every format.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Logs,
         Self::Best,
         Self::Evidence,
@@ -60,6 +67,7 @@ impl Format {
         Self::T4,
         Self::Dispatch,
         Self::Profile,
+        Self::FlashInfer,
     ];
 
     /// Returns the name used in flags.
@@ -72,6 +80,7 @@ impl Format {
             Self::T4 => "t4",
             Self::Dispatch => "dispatch",
             Self::Profile => "profile",
+            Self::FlashInfer => "flashinfer",
         }
     }
 }
@@ -139,6 +148,9 @@ pub fn export(
         match format {
             Format::Dispatch => dispatch::write_dispatch(store, record, folder, &mut written)?,
             Format::Profile => profile::write_profiles(store, record, folder, &mut written)?,
+            Format::FlashInfer => {
+                flashinfer::write_flashinfer(store, record, folder, &mut written)?;
+            }
             Format::Logs => write_logs(store, record, folder, &mut written)?,
             Format::Best => write_bests(store, record, folder, &mut written)?,
             Format::Evidence => {

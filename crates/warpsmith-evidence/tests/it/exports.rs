@@ -321,3 +321,42 @@ fn a_file_is_replaced_as_a_whole_or_not_at_all() {
     assert!(error.to_string().contains("micro_log.csv"), "{error}");
     assert!(!blocked.join("micro_log.csv.part").exists());
 }
+
+#[test]
+fn traces_say_what_came_of_each_kernel_that_went_through_the_full_gate() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (store, record) = full_run(folder.path());
+    let full = |sketch: Sketch| Sketch { fidelity: Fidelity::Full, ..sketch }.finding();
+    for finding in [
+        full(Sketch::tile(16, 1e-5, 1e-4)),
+        full(Sketch { outcome: crashed(), ..Sketch::tile(32, 1.0, 1.0) }),
+        full(Sketch { outcome: compile_failed(), ..Sketch::tile(64, 1.0, 1.0) }),
+    ] {
+        store.append(&record.id, &finding, START + 2.0).expect("recorded");
+    }
+    let out = folder.path().join("out");
+    let written = export(&store, &record, &out, &[Format::FlashInfer]).expect("written");
+    // Three kernels, each with its source, and one file of traces.
+    assert_eq!(written.len(), 4, "{written:?}");
+    let lines = std::fs::read_to_string(&written[0]).expect("traces");
+    let traces: Vec<Json> =
+        lines.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let statuses: Vec<&str> =
+        traces.iter().filter_map(|trace| trace["evaluation"]["status"].as_str()).collect();
+    let expected =
+        ["PASSED", "PASSED", "RUNTIME_ERROR", "RUNTIME_ERROR", "COMPILE_ERROR", "COMPILE_ERROR"];
+    assert_eq!(statuses, expected, "the search's trials are not in it");
+    for trace in &traces {
+        let evaluation = &trace["evaluation"];
+        let passed = evaluation["status"] == "PASSED";
+        assert_eq!(evaluation.get("performance").is_some(), passed, "{trace}");
+        assert_eq!(evaluation.get("correctness").is_some(), passed, "{trace}");
+    }
+    let performance = &traces[0]["evaluation"]["performance"];
+    let speedup = performance["speedup_factor"].as_f64().expect("a speed-up");
+    assert!((speedup - 3.0).abs() < 0.01, "{performance}");
+    assert!((performance["latency_ms"].as_f64().expect("a time") - 1e-2).abs() < 1e-4);
+    let solution = json(&written[1]);
+    assert_eq!(solution["name"], traces[0]["solution"], "{solution}");
+    assert!(solution["sources"][0]["content"].as_str().is_some_and(|it| !it.is_empty()));
+}

@@ -76,6 +76,9 @@ pub(crate) fn lab() -> LabRecord {
         arithmetic: None,
         reference: "reference.c".to_string(),
         oracle: "00_naive".to_string(),
+        imported: None,
+        tensors: Vec::new(),
+        scalars: Vec::new(),
         tolerance: Tolerance { element_eps: 128.0, norm_eps: 16.0 },
         inputs: vec![InputsRecord { name: "normal".to_string(), tolerance_scale: 1.0 }],
         proofs: vec![Workload { name: "tiny".to_string(), axes: vec![("N".to_string(), 3)] }],
@@ -88,6 +91,7 @@ pub(crate) fn lab() -> LabRecord {
                 tunables: Vec::new(),
                 default: Params::default(),
                 serves: both.clone(),
+                entry: None,
             },
             KernelRecord {
                 name: "10_tile".to_string(),
@@ -102,6 +106,7 @@ pub(crate) fn lab() -> LabRecord {
                 ],
                 default: tile_params(16, false, ""),
                 serves: both,
+                entry: None,
             },
         ],
     }

@@ -10,7 +10,9 @@ use indexmap::IndexMap;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Deserializer};
 
-use super::{CudaCompiler, Distribution, ElementType, Role, ScalarType, TargetKind, Tolerance};
+use super::{
+    CudaCompiler, Distribution, ElementType, Imported, Role, ScalarType, TargetKind, Tolerance,
+};
 use crate::{Value, Verdict};
 
 /// A value and its place in the file.
@@ -83,6 +85,9 @@ pub(super) struct LabFile {
     pub(super) target: Option<Located<TargetKind>>,
     /// One line for people.
     pub(super) title: Located<String>,
+    /// The problem that the lab was imported from.
+    #[serde(default)]
+    pub(super) imported: Option<Imported>,
     /// Integers that a workload fixes, in argument order.
     pub(super) axes: Vec<Located<String>>,
     /// The tensors, in argument order.
@@ -91,10 +96,12 @@ pub(super) struct LabFile {
     /// Numbers passed by value, after the axes in argument order.
     #[serde(default)]
     pub(super) scalar: Vec<ScalarFile>,
-    /// Plain C over f64; slow and obviously right.
+    /// What is right, in f64; slow and obviously right.
     pub(super) reference: ReferenceFile,
-    /// The kernel that the reference proves and that then proves the rest.
-    pub(super) oracle: OracleFile,
+    /// The kernel that the reference proves and that then proves the rest; absent where the reference is
+    /// a script, which answers on every shape itself.
+    #[serde(default)]
+    pub(super) oracle: Option<OracleFile>,
     /// The work that a workload is.
     pub(super) work: WorkFile,
     /// How right outputs must be, in units of the output type's epsilon.
@@ -146,12 +153,20 @@ pub(super) struct ScalarFile {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ReferenceFile {
-    /// The file, relative to the lab's folder.
+    /// The file, relative to the lab's folder: C, or Python where it ends in `.py`.
     pub(super) source: Located<String>,
-    /// The C function.
-    pub(super) entry: Located<String>,
-    /// How many blocks a shape has: an expression over the axes.
-    pub(super) blocks: Located<String>,
+    /// The C function; absent for a script.
+    #[serde(default)]
+    pub(super) entry: Option<Located<String>>,
+    /// How many blocks a shape has: an expression over the axes; absent for a script.
+    #[serde(default)]
+    pub(super) blocks: Option<Located<String>>,
+    /// Packages that a script needs, with versions.
+    #[serde(default)]
+    pub(super) packages: Vec<String>,
+    /// About how many megabytes their installation downloads.
+    #[serde(default)]
+    pub(super) size_mb: u32,
 }
 
 /// The oracle.

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use super::contract::{KernelTexts, Surroundings};
 use super::document::{Document, did_you_mean};
-use super::files::{BaselineFile, ContractFile, LabFile};
+use super::files::{BaselineFile, ContractFile, LabFile, Located};
 use super::manifest::Manifest;
 use super::shapes::Shape;
 use super::{
-    Baseline, Kernel, Lab, LabError, LabErrors, LabFiles, baseline, contract, cuda, identity,
-    manifest,
+    Baseline, Kernel, Lab, LabError, LabErrors, LabFiles, ReferenceProgram, baseline, contract,
+    cuda, identity, manifest,
 };
 use crate::Verdict;
 
@@ -63,11 +63,12 @@ pub(super) fn parse(files: &LabFiles) -> Result<Lab, LabErrors> {
         name: manifest.name,
         target: manifest.target,
         title: manifest.title,
+        imported: manifest.imported,
         axes: manifest.axes,
         tensors: manifest.tensors,
         scalars: manifest.scalars,
         reference,
-        oracle: manifest.oracle.into_inner(),
+        oracle: manifest.oracle.map(Located::into_inner),
         work,
         tolerance: manifest.tolerance,
         inputs: manifest.inputs,
@@ -223,14 +224,33 @@ fn collect_headers(files: &LabFiles) -> Vec<(String, String)> {
     headers.into_iter().collect()
 }
 
-/// Checks that the oracle exists and can judge: it is honest and serves every shape.
+/// Checks that the oracle exists and can judge: it is honest and serves every shape. A script that
+/// answers on every shape needs none.
 fn check_oracle(
     document: &mut Document<'_>,
     manifest: &Manifest,
     pairs: &[KernelTexts<'_>],
     kernels: &[Kernel],
 ) {
-    let oracle = &manifest.oracle;
+    let is_script = manifest.reference.as_ref().map(|reference| match reference.program {
+        ReferenceProgram::Script(_) => true,
+        ReferenceProgram::Function { .. } => false,
+    });
+    let oracle = match (&manifest.oracle, is_script) {
+        (Some(oracle), Some(true)) => {
+            let help = "remove `[oracle]`".to_string();
+            let message = "a script as the reference answers on every shape itself";
+            document.report_with_help(oracle.span(), message, Some(help));
+            return;
+        }
+        (Some(oracle), _) => oracle,
+        (None, Some(false)) => {
+            let help = "add `[oracle]` with `kernel`, the plain kernel that it proves".to_string();
+            document.report_file("a C function as the reference needs an oracle", Some(help));
+            return;
+        }
+        (None, _) => return,
+    };
     let names = || pairs.iter().map(|texts| texts.name);
     if !names().any(|name| name == oracle.as_str()) {
         let message = format!("unknown kernel `{}`", **oracle);

@@ -9,8 +9,8 @@ use super::files::{
 };
 use super::shapes::{MAX_BYTES, Shape, check_positive, first_failure, total_bytes};
 use super::{
-    Distribution, ElementType, Inputs, LabFiles, Range, Reference, Role, Scalar, ScalarType,
-    TargetKind, Tensor, Tolerance, Work, Workload,
+    Distribution, ElementType, Imported, Inputs, LabFiles, Range, Reference, ReferenceProgram,
+    ReferenceScript, Role, Scalar, ScalarType, TargetKind, Tensor, Tolerance, Work, Workload,
 };
 use crate::suggest::closest;
 use crate::{DeviceInfo, Expr, Value};
@@ -21,11 +21,12 @@ pub(super) struct Manifest {
     pub(super) name: String,
     pub(super) target: TargetKind,
     pub(super) title: String,
+    pub(super) imported: Option<Imported>,
     pub(super) axes: Vec<String>,
     pub(super) tensors: Vec<Tensor>,
     pub(super) scalars: Vec<Scalar>,
     pub(super) reference: Option<Reference>,
-    pub(super) oracle: Located<String>,
+    pub(super) oracle: Option<Located<String>>,
     pub(super) work: Option<Work>,
     pub(super) tolerance: Tolerance,
     pub(super) inputs: Vec<Inputs>,
@@ -76,11 +77,12 @@ pub(super) fn check(document: &mut Document<'_>, file: LabFile, files: &LabFiles
         name: file.name.into_inner(),
         target: file.target.map(Located::into_inner).unwrap_or_default(),
         title: file.title.into_inner(),
+        imported: file.imported,
         axes,
         tensors,
         scalars,
         reference,
-        oracle: file.oracle.kernel,
+        oracle: file.oracle.map(|oracle| oracle.kernel),
         work,
         tolerance: file.tolerance.into_inner(),
         inputs,
@@ -367,24 +369,71 @@ fn check_reference(
     shapes: &[Shape],
     files: &LabFiles,
 ) -> Option<Reference> {
-    document.check_identifier(&file.entry, "function");
     let source = files.get(file.source.as_str());
     if source.is_none() {
-        let sources = files.keys().map(String::as_str).filter(|path| path.ends_with(".c"));
+        let is_source = |path: &&str| path.ends_with(".c") || path.ends_with(".py");
+        let sources = files.keys().map(String::as_str).filter(is_source);
         let help = did_you_mean(&file.source, sources);
         let message = format!("there is no file `{}`", *file.source);
         document.report_with_help(file.source.span(), message, help);
     }
-    let blocks = document.expression(&file.blocks, scope)?;
-    if let Some(problem) = first_failure(shapes, |shape| check_positive(&blocks, shape)) {
-        document.report(file.blocks.span(), problem);
+    let program = if file.source.ends_with(".py") {
+        check_script(document, file, files)
+    } else {
+        check_function(document, file, scope, shapes)?
+    };
+    Some(Reference { path: file.source.to_string(), source: source?.clone(), program })
+}
+
+fn check_script(
+    document: &mut Document<'_>,
+    file: &ReferenceFile,
+    files: &LabFiles,
+) -> ReferenceProgram {
+    for (key, value) in [("entry", &file.entry), ("blocks", &file.blocks)] {
+        if let Some(value) = value {
+            let help = "remove it: a script defines `prepare` and `run`".to_string();
+            let message = format!("a script as the reference has no `{key}`");
+            document.report_with_help(value.span(), message, Some(help));
+        }
     }
-    Some(Reference {
-        path: file.source.to_string(),
-        source: source?.clone(),
-        entry: file.entry.to_string(),
-        blocks,
+    // A lab for another target may share the script of the lab around it.
+    let folder = file.source.rsplit_once('/').map_or("", |(folder, _)| folder);
+    let beside = |path: &str| match path.rsplit_once('/') {
+        Some((there, name)) if there == folder => Some(name.to_string()),
+        None if folder.is_empty() => Some(path.to_string()),
+        _ => None,
+    };
+    let is_python = |(path, _): &(&String, &String)| path.ends_with(".py");
+    let scripts = files.iter().filter(is_python);
+    ReferenceProgram::Script(ReferenceScript {
+        files: scripts.filter_map(|(path, text)| Some((beside(path)?, text.clone()))).collect(),
+        packages: file.packages.clone(),
+        size_mb: file.size_mb,
     })
+}
+
+fn check_function(
+    document: &mut Document<'_>,
+    file: &ReferenceFile,
+    scope: &Scope<'_>,
+    shapes: &[Shape],
+) -> Option<ReferenceProgram> {
+    let (Some(entry), Some(blocks)) = (&file.entry, &file.blocks) else {
+        let help = "add `entry`, its name, and `blocks`, how many blocks a shape has".to_string();
+        let message = "a C function as the reference needs `entry` and `blocks`";
+        document.report_with_help(file.source.span(), message, Some(help));
+        return None;
+    };
+    document.check_identifier(entry, "function");
+    if !file.packages.is_empty() {
+        document.report(file.source.span(), "`packages` are for a script as the reference");
+    }
+    let expr = document.expression(blocks, scope)?;
+    if let Some(problem) = first_failure(shapes, |shape| check_positive(&expr, shape)) {
+        document.report(blocks.span(), problem);
+    }
+    Some(ReferenceProgram::Function { entry: entry.to_string(), blocks: expr })
 }
 
 fn check_work(

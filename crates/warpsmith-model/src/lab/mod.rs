@@ -55,6 +55,8 @@ pub struct Lab {
     pub target: TargetKind,
     /// One line for people.
     pub title: String,
+    /// Where it was imported from.
+    pub imported: Option<Imported>,
     /// The names of the axes, in argument order.
     pub axes: Vec<String>,
     /// The tensors, in argument order.
@@ -65,8 +67,9 @@ pub struct Lab {
     pub headers: Vec<(String, String)>,
     /// The reference.
     pub reference: Reference,
-    /// The kernel that the reference proves and that then proves the rest.
-    pub oracle: String,
+    /// The kernel that the reference proves and that then proves the rest; none where the reference
+    /// answers on every shape itself.
+    pub oracle: Option<String>,
     /// The work that a workload is.
     pub work: Work,
     /// How right outputs must be.
@@ -217,17 +220,60 @@ pub enum ScalarType {
     I64,
 }
 
-/// The reference: plain C over f64.
+/// The reference: what is right, in f64.
 #[derive(Clone, Debug)]
 pub struct Reference {
     /// The file's path in the lab.
     pub path: String,
     /// The file's text.
     pub source: String,
-    /// The C function.
-    pub entry: String,
-    /// How many blocks a shape has.
-    pub blocks: Expr,
+    /// What computes.
+    pub program: ReferenceProgram,
+}
+
+/// What computes in a reference.
+#[derive(Clone, Debug)]
+pub enum ReferenceProgram {
+    /// A C function over blocks.
+    Function {
+        /// Its name.
+        entry: String,
+        /// How many blocks a shape has.
+        blocks: Expr,
+    },
+    /// A Python script.
+    Script(ReferenceScript),
+}
+
+/// A reference that a Python interpreter runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReferenceScript {
+    /// Every Python file beside the manifest, by name, itself included: what it may import.
+    pub files: Vec<(String, String)>,
+    /// The packages it needs, with versions.
+    pub packages: Vec<String>,
+    /// About how much `warpsmith setup` downloads for it.
+    pub size_mb: u32,
+}
+
+/// The problem that a lab was made from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Imported {
+    /// The format of the problem.
+    pub format: ProblemFormat,
+    /// The problem's name there.
+    pub name: String,
+}
+
+/// The formats that problems are imported from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum ProblemFormat {
+    /// A Python module with `Model`, `get_inputs` and `get_init_inputs`.
+    KernelBench,
+    /// A FlashInfer-Trace definition.
+    FlashInfer,
 }
 
 /// What a workload asks of the machine.
@@ -494,6 +540,14 @@ impl Lab {
     /// Returns a kernel by name.
     pub fn kernel(&self, name: &str) -> Option<&Kernel> {
         self.kernels.iter().find(|kernel| kernel.name == name)
+    }
+
+    /// Returns the packages that a script as the reference needs.
+    pub fn reference_packages(&self) -> (&[String], u32) {
+        match &self.reference.program {
+            ReferenceProgram::Script(script) => (&script.packages, script.size_mb),
+            ReferenceProgram::Function { .. } => (&[], 0),
+        }
     }
 
     /// Returns a workload by name.

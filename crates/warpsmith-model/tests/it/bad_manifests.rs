@@ -464,3 +464,45 @@ fn everything_at_once() {
      help: did you mean `size_mb`?
     "#);
 }
+
+/// The reference of the lab as a script, without an oracle, and further edits.
+fn with_script(manifest: &[(&str, &str)]) -> String {
+    let files = crate::edits::good_lab();
+    let mut text = files["lab.toml"].clone();
+    let start = text.find("[reference]").expect("a reference");
+    let end = text.find("[work]").expect("work after it");
+    text.replace_range(start..end, "[reference]\nsource = \"reference.py\"\n\n");
+    for (from, to) in manifest {
+        assert!(text.contains(from), "{from}");
+        text = text.replacen(from, to, 1);
+    }
+    after(&[Edit::Write("lab.toml", &text), Edit::Write("reference.py", "def prepare(): ...\n")])
+}
+
+#[test]
+fn a_script_as_the_reference_has_no_entry_no_blocks_and_no_oracle() {
+    assert_eq!(with_script(&[]), "nothing is wrong");
+    let source = "source = \"reference.py\"";
+    let entry = with_script(&[(source, "source = \"reference.py\"\nentry = \"f\"")]);
+    assert!(entry.contains("a script as the reference has no `entry`"), "{entry}");
+    let blocks = with_script(&[(source, "source = \"reference.py\"\nblocks = \"1\"")]);
+    assert!(blocks.contains("a script as the reference has no `blocks`"), "{blocks}");
+    let oracle = with_script(&[("[work]", "[oracle]\nkernel = \"00_naive\"\n\n[work]")]);
+    assert!(oracle.contains("answers on every shape itself"), "{oracle}");
+    let missing = with_script(&[("reference.py", "refrence.py")]);
+    assert!(missing.contains("did you mean `reference.py`?"), "{missing}");
+}
+
+#[test]
+fn a_function_as_the_reference_needs_its_name_its_blocks_and_an_oracle() {
+    let files = crate::edits::good_lab();
+    let text = &files["lab.toml"];
+    let start = text.find("[oracle]").expect("an oracle");
+    let end = text.find("[work]").expect("work after it");
+    let without = format!("{}{}", &text[..start], &text[end..]);
+    let oracle = after(&[Edit::Write("lab.toml", &without)]);
+    assert!(oracle.contains("a C function as the reference needs an oracle"), "{oracle}");
+    let entry = text.lines().find(|line| line.starts_with("entry")).expect("an entry");
+    let unnamed = after_replacing("lab.toml", entry, "");
+    assert!(unnamed.contains("needs `entry` and `blocks`"), "{unnamed}");
+}

@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use warpsmith_model::lab::{ElementType, Kernel, Lab, Role, TargetKind, Tensor};
+use warpsmith_model::lab::{ElementType, Kernel, Lab, ReferenceProgram, Role, TargetKind, Tensor};
 use warpsmith_model::{DType, DeviceInfo, EvolutionMode, Operator, Prompt, units};
 
 use super::feedback::{fenced, quoted};
@@ -140,6 +140,10 @@ fn format_text(mode: EvolutionMode) -> String {
 /// Says what is computed, under which rules and on what: the part of a prompt that never changes.
 pub fn task(lab: &Lab, kernel: &Kernel, workloads: &[String], device: &DeviceInfo) -> String {
     let mut text = format!("# The task\n\n{}\n\n", lab.title);
+    if let Some(problem) = imported_problem(lab) {
+        let fenced = fenced(problem);
+        let _ = writeln!(text, "It computes what this Python module computes:\n\n{fenced}\n");
+    }
     for tensor in &lab.tensors {
         let role = if tensor.role == Role::Input { "input" } else { "output" };
         let _ = writeln!(text, "- {role} `{}`: {}", tensor.name, shape_words(tensor));
@@ -156,6 +160,14 @@ pub fn task(lab: &Lab, kernel: &Kernel, workloads: &[String], device: &DeviceInf
     let _ = write!(text, "\n# The rules\n\n{}", rules(lab, kernel));
     let _ = write!(text, "\n\n# The machine\n\n{}", machine(device));
     text
+}
+
+/// Returns the module that a lab was imported from.
+fn imported_problem(lab: &Lab) -> Option<&str> {
+    let ReferenceProgram::Script(script) = &lab.reference.program else { return None };
+    lab.imported.as_ref()?;
+    let problem = script.files.iter().find(|(name, _)| name == "problem.py");
+    problem.map(|(_, text)| text.as_str())
 }
 
 fn shape_words(tensor: &Tensor) -> String {

@@ -207,7 +207,7 @@ impl Campaign {
             contenders.push(author.contender(&format!("{} (author's)", winner.kernel.name)));
         }
         let naive = self.loaded.lab.oracle.clone();
-        if naive != winner.kernel.name {
+        if let Some(naive) = naive.filter(|naive| *naive != winner.kernel.name) {
             let kernel = self.kernel(&naive)?;
             let params = kernel.default.clone();
             contenders.push(self.winner(&kernel, &params).contender(&naive));

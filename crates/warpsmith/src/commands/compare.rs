@@ -95,8 +95,8 @@ fn contenders(campaign: &Campaign, names: &[String]) -> Result<Vec<ContenderRequ
         let mut contenders = Vec::new();
         if let Some(last) = lab.kernels.last() {
             contenders.push(campaign.winner(last, &last.default).contender(&last.name));
-            if last.name != lab.oracle {
-                let naive = campaign.kernel(&lab.oracle)?;
+            if let Some(naive) = lab.oracle.as_ref().filter(|naive| **naive != last.name) {
+                let naive = campaign.kernel(naive)?;
                 contenders.push(campaign.winner(&naive, &naive.default).contender(&naive.name));
             }
         }

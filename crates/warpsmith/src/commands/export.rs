@@ -36,6 +36,8 @@ enum Format {
     Dispatch,
     /// The profiler's files: ncu_profile.csv, and .ncu-rep for its own viewer
     Profile,
+    /// FlashInfer-Trace: traces and solutions of the kernels that went through the full gate
+    Flashinfer,
     /// Everything above
     All,
 }
@@ -52,6 +54,7 @@ pub fn run(context: &Context, arguments: ExportArgs) -> Result<()> {
         Format::T4 => &[export::Format::T4],
         Format::Dispatch => &[export::Format::Dispatch],
         Format::Profile => &[export::Format::Profile],
+        Format::Flashinfer => &[export::Format::FlashInfer],
         Format::All => &export::Format::ALL,
     };
     let files = export::export(&store, &record, &out, formats)?;
@@ -59,6 +62,12 @@ pub fn run(context: &Context, arguments: ExportArgs) -> Result<()> {
         bail!(
             "{run} has no dispatch table: no finalists were measured against each other\nhint: \
              `warpsmith tune LAB --objective dispatch` makes one"
+        );
+    }
+    if files.is_empty() && matches!(arguments.format, Format::Flashinfer) {
+        bail!(
+            "{run} has no traces: no kernel went through the full gate in it\nhint: `warpsmith check \
+             LAB` and `warpsmith tune LAB` run it"
         );
     }
     if context.json {

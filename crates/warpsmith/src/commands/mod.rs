@@ -10,6 +10,8 @@ mod doctor;
 mod evidence;
 mod evolve;
 mod export;
+mod fastp;
+mod import;
 mod micro;
 mod new;
 mod profile;
@@ -92,6 +94,8 @@ enum Command {
     Space(space::SpaceArgs),
     Resume(resume::ResumeArgs),
     New(new::NewArgs),
+    Import(import::ImportArgs),
+    Fastp(fastp::FastpArgs),
     Doctor(doctor::DoctorArgs),
     Schema(schema::SchemaArgs),
     Setup(setup::SetupArgs),
@@ -141,6 +145,8 @@ pub fn dispatch(cli: Cli) -> Result<()> {
         Command::Space(arguments) => space::run(&context, arguments),
         Command::Resume(arguments) => resume::run(&context, arguments),
         Command::New(arguments) => new::run(&context, arguments),
+        Command::Import(arguments) => import::run(&context, arguments),
+        Command::Fastp(arguments) => fastp::run(&context, arguments),
         Command::Doctor(arguments) => doctor::run(&context, arguments),
         Command::Schema(arguments) => schema::run(&context, arguments),
         Command::Setup(arguments) => setup::run(&context, arguments),

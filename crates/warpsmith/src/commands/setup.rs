@@ -26,6 +26,9 @@ pub struct SetupArgs {
     /// `cuda`) are included where there is one, or with --target cuda
     #[arg(long, value_name = "DIR", default_value = "labs")]
     labs: PathBuf,
+    /// Package to install instead of those of the labs, for problems that are to be imported (repeatable)
+    #[arg(long, value_name = "NAME")]
+    package: Vec<String>,
     /// Do not ask
     #[arg(long, short)]
     yes: bool,
@@ -33,7 +36,7 @@ pub struct SetupArgs {
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Part {
-    /// The Python packages of the labs' baselines
+    /// The Python packages of the labs' baselines, and of references that are scripts
     Baselines,
     /// The CUDA compilers, headers (CUTLASS's among them), disassembler and sanitizers
     Cuda,
@@ -63,7 +66,11 @@ const CUDA_PIP_FLAGS: [&str; 1] = ["--no-deps"];
 pub fn run(context: &Context, arguments: SetupArgs) -> Result<()> {
     let (what, venv, packages, size_mb, flags) = match arguments.part {
         Part::Baselines => {
-            let (packages, size_mb) = wanted_baselines(context, &arguments.labs)?;
+            let (packages, size_mb) = if arguments.package.is_empty() {
+                wanted_baselines(context, &arguments.labs)?
+            } else {
+                (arguments.package.iter().cloned().collect(), 0)
+            };
             ("baselines", context.project.venv(), packages, size_mb, &[][..])
         }
         Part::Cuda => {
@@ -73,9 +80,14 @@ pub fn run(context: &Context, arguments: SetupArgs) -> Result<()> {
         }
     };
     let list: Vec<&str> = packages.iter().map(String::as_str).collect();
+    let size = if size_mb == 0 {
+        "unknown size".to_string()
+    } else {
+        format!("about {size_mb} MB on disk")
+    };
     say(format!(
-        "{what} need these Python packages: {}\nthey are installed with pip into {} (about \
-         {size_mb} MB on disk); nothing else is touched, and removing that folder undoes it",
+        "{what} need these Python packages: {}\nthey are installed with pip into {} ({size}); \
+         nothing else is touched, and removing that folder undoes it",
         list.join(", "),
         venv.display()
     ));
@@ -118,7 +130,8 @@ fn wanted_baselines(context: &Context, labs: &Path) -> Result<(BTreeSet<String>,
     let mut left_out = Vec::new();
     for dir in all {
         let lab = labdir::load(&dir)?.lab;
-        if lab.baselines.is_empty() {
+        let (for_reference, reference_mb) = lab.reference_packages();
+        if lab.baselines.is_empty() && for_reference.is_empty() {
             continue;
         }
         // A lab that was named itself is wanted, whatever the machine has.
@@ -126,6 +139,8 @@ fn wanted_baselines(context: &Context, labs: &Path) -> Result<(BTreeSet<String>,
             left_out.push(dir.display().to_string());
             continue;
         }
+        size_mb = size_mb.max(reference_mb);
+        packages.extend(for_reference.iter().cloned());
         for baseline in lab.baselines {
             size_mb = size_mb.max(baseline.size_mb);
             packages.extend(baseline.packages);

@@ -405,6 +405,13 @@ pub fn announce(campaign: &Campaign) {
 /// Says in one line what the chain of trust rests on.
 pub fn chain_words(chain: &ChainRecord) -> String {
     let by_reference = chain.authorities.iter().filter(|a| a.by_reference).count();
+    if chain.proofs.is_empty() {
+        return format!(
+            "the reference repeats itself bit for bit, depends on every input, and computes all {} \
+             workloads itself",
+            chain.authorities.len()
+        );
+    }
     let sampled: u64 = chain.authorities.iter().map(|a| a.sampled_blocks).sum();
     let worst = chain
         .proofs

@@ -5,6 +5,7 @@ mod evolve;
 mod faults;
 mod files;
 mod help;
+mod import;
 mod kills;
 mod labs;
 mod support;

@@ -22,6 +22,13 @@ impl Project {
         project
     }
 
+    /// Makes an environment the project's own, as `warpsmith setup` would.
+    pub(crate) fn use_python(&self, environment: &Path) {
+        let own = self.path().join(".warpsmith");
+        std::fs::create_dir_all(&own).expect("made");
+        std::os::unix::fs::symlink(environment, own.join("venv")).expect("linked");
+    }
+
     pub(crate) fn path(&self) -> &Path {
         self.dir.path()
     }

@@ -38,6 +38,16 @@ fn chain(view: &View<'_>) -> Html {
             if within == record.proofs.len() { "all".to_string() } else { within.to_string() }
         )
     });
+    if lab.oracle.is_empty() {
+        return html!(
+            "<ol class='chain'>\n<li><strong>The reference</strong> <code>{}</code><span class='small'>a script, run in f64 outside of every candidate's process</span></li>\n\
+             <li><strong>proves everybody</strong> {}<span class='small'>on {}, with {}</span></li>\n</ol>\n",
+            lab.reference,
+            "kernels and baselines alike",
+            words::counted(lab.workloads.len(), "workload"),
+            words::counted(lab.inputs.len(), "input distribution"),
+        );
+    }
     html!(
         "<ol class='chain'>\n<li><strong>The reference</strong> <code>{}</code><span class='small'>plain C over f64, slow and obviously right</span></li>\n\
          <li><strong>proves the oracle</strong> <code>{}</code><span class='small'>{}</span></li>\n\
@@ -133,7 +143,10 @@ fn sanitizers(view: &View<'_>) -> Option<String> {
 
 fn proofs(view: &View<'_>, record: &ChainRecord) -> Html {
     if record.proofs.is_empty() {
-        return empty("No proof of the oracle was recorded.");
+        return empty(match view.lab.oracle.is_empty() {
+            true => "The reference answers on every shape itself: there is no oracle to prove.",
+            false => "No proof of the oracle was recorded.",
+        });
     }
     let rows: Html = record
         .proofs

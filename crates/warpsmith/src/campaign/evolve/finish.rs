@@ -107,8 +107,9 @@ impl Campaign {
         if best.winner.kernel.name != seed.winner.kernel.name {
             contenders.push(seed.winner.contender(&format!("{} (seed)", seed.winner.kernel.name)));
         }
+        let there = [&best.winner.kernel.name, &seed.winner.kernel.name];
         let naive = self.loaded.lab.oracle.clone();
-        if naive != best.winner.kernel.name && naive != seed.winner.kernel.name {
+        if let Some(naive) = naive.filter(|naive| !there.contains(&naive)) {
             let kernel = self.kernel(&naive)?;
             contenders.push(self.winner(&kernel, &kernel.default).contender(&naive));
         }

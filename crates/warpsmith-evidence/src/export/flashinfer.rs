@@ -1,0 +1,267 @@
+//! FlashInfer-Trace: one trace for each kernel that went through the full gate, on each workload.
+//!
+//! The format wants a largest absolute error, which the gate does not keep: it is written as NaN, the way
+//! the format writes numbers that are none, and `extra` has what the gate measures. Latencies are medians;
+//! those of the reference are a baseline's from the same rounds, and absent where there was no comparison.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::{Map, Value as Json, json};
+use warpsmith_model::lab::Role;
+use warpsmith_model::stats::median;
+use warpsmith_model::{
+    ComparisonRecord, ContenderKind, Environment, Fidelity, Measurement, Mismatch, Origin, Outcome,
+    RunRecord, RunTrial, ScalarKind, Trial, Verdict, WorkloadRecord,
+};
+
+use super::interchange::{file_name, milliseconds, timestamp};
+use super::{ExportError, replace, replace_json};
+use crate::store::Store;
+
+/// Whoever wrote the solutions, as the format asks.
+const AUTHOR: &str = "warpsmith";
+
+/// Builds the traces of a run's trials, in their order.
+pub fn flashinfer_traces(
+    record: &RunRecord,
+    environment: &Environment,
+    trials: &[RunTrial],
+    comparisons: &[ComparisonRecord],
+) -> Vec<Json> {
+    let mut traces = Vec::new();
+    for run_trial in trials.iter().filter(|it| is_exported(&it.trial)) {
+        let job = &run_trial.trial.job;
+        for name in &job.workloads {
+            let Some(workload) = record.lab.workload(name) else { continue };
+            let Some(evaluation) =
+                evaluation(record, environment, run_trial, workload, comparisons)
+            else {
+                continue;
+            };
+            traces.push(json!({
+                "definition": definition_name(record),
+                "workload": workload_json(record, workload),
+                "solution": solution_name(&run_trial.trial),
+                "evaluation": evaluation,
+            }));
+        }
+    }
+    traces
+}
+
+/// Writes `traces/DEFINITION.jsonl` and `solutions/DEFINITION/NAME.json`.
+pub(super) fn write_flashinfer(
+    store: &Store,
+    record: &RunRecord,
+    folder: &Path,
+    written: &mut Vec<PathBuf>,
+) -> Result<(), ExportError> {
+    let environment = store.environment(&record.environment)?;
+    let trials = store.trials(&record.id)?;
+    let comparisons = store.comparisons(&record.id)?;
+    let traces = flashinfer_traces(record, &environment, &trials, &comparisons);
+    if traces.is_empty() {
+        return Ok(());
+    }
+    let folder = folder.join("flashinfer");
+    let definition = file_name(definition_name(record));
+    let path = folder.join("traces").join(format!("{definition}.jsonl"));
+    replace(&path, |writer| {
+        for trace in &traces {
+            serde_json::to_writer(&mut *writer, trace)?;
+            writer.write_all(b"\n")?;
+        }
+        Ok(())
+    })?;
+    written.push(path);
+    for run_trial in trials.iter().filter(|it| is_exported(&it.trial)) {
+        let trial = &run_trial.trial;
+        let source = store.blob(&trial.job.candidate.source)?;
+        let name = file_name(&solution_name(trial));
+        let path = folder.join("solutions").join(&definition).join(format!("{name}.json"));
+        if !written.contains(&path) {
+            replace_json(&path, &solution(record, &environment, trial, &source))?;
+            written.push(path);
+        }
+    }
+    Ok(())
+}
+
+fn is_exported(trial: &Trial) -> bool {
+    trial.job.fidelity == Fidelity::Full && trial.job.candidate.origin != Origin::Baseline
+}
+
+fn definition_name(record: &RunRecord) -> &str {
+    record.lab.imported.as_ref().map_or(&record.lab.name, |imported| &imported.name)
+}
+
+fn solution_name(trial: &Trial) -> String {
+    let candidate = &trial.job.candidate;
+    let id = candidate.id.to_string();
+    format!("{}_{}", candidate.kernel, &id[..id.len().min(12)])
+}
+
+fn solution(record: &RunRecord, environment: &Environment, trial: &Trial, source: &str) -> Json {
+    let candidate = &trial.job.candidate;
+    let (language, ending) = match environment.device.cuda {
+        Some(_) => ("cuda", "cu"),
+        None => ("cpp", "c"),
+    };
+    let path = format!("{}.{ending}", candidate.kernel);
+    // An evolved source keeps its seed's contract, and a lab's kernels compute one thing.
+    let kernels = &record.lab.kernels;
+    let own = record.lab.kernel(&candidate.kernel).or(kernels.first());
+    let entry = own.and_then(|kernel| kernel.entry.as_deref()).unwrap_or(&record.lab.name);
+    json!({
+        "name": solution_name(trial),
+        "definition": definition_name(record),
+        "author": AUTHOR,
+        "description": format!(
+            "Kernel code without host code, launched by the contract of `{}`; macros: {}",
+            candidate.kernel, candidate.params
+        ),
+        "spec": {
+            "language": language,
+            "target_hardware": [environment.device.name],
+            "entry_point": format!("{path}::{entry}"),
+            "dependencies": [],
+            "destination_passing_style": true,
+        },
+        "sources": [{ "path": path, "content": source }],
+    })
+}
+
+fn workload_json(record: &RunRecord, workload: &WorkloadRecord) -> Json {
+    let axes: Map<String, Json> =
+        workload.axes.iter().map(|(axis, value)| (axis.clone(), json!(value))).collect();
+    let mut inputs: Map<String, Json> = record
+        .lab
+        .tensors
+        .iter()
+        .filter(|tensor| tensor.role == Role::Input)
+        .map(|tensor| (tensor.name.clone(), json!({ "type": "random" })))
+        .collect();
+    for scalar in &record.lab.scalars {
+        let value = match scalar.kind {
+            ScalarKind::Integer => json!(scalar.value as i64),
+            ScalarKind::Float => json!(scalar.value),
+        };
+        inputs.insert(scalar.name.clone(), json!({ "type": "scalar", "value": value }));
+    }
+    json!({ "axes": axes, "inputs": inputs, "uuid": workload.name })
+}
+
+/// Says what came of a trial on a workload; none where it was given up before it came to it.
+fn evaluation(
+    record: &RunRecord,
+    environment: &Environment,
+    run_trial: &RunTrial,
+    workload: &WorkloadRecord,
+    comparisons: &[ComparisonRecord],
+) -> Option<Json> {
+    let trial = &run_trial.trial;
+    let mut evaluation = json!({
+        "status": status(trial.outcome.verdict()),
+        "environment": { "hardware": environment.device.name, "libs": libraries(environment) },
+        "timestamp": timestamp(run_trial),
+        "log": trial.outcome.describe(),
+    });
+    match &trial.outcome {
+        Outcome::Passed { measurements } => {
+            let measurement = measurements.iter().find(|it| it.workload == workload.name)?;
+            evaluation["correctness"] = correctness(record, measurement);
+            evaluation["performance"] = performance(trial, measurement, comparisons);
+        }
+        Outcome::Incorrect { mismatch } => evaluation["correctness"] = wrong(mismatch),
+        _ => {}
+    }
+    Some(evaluation)
+}
+
+fn status(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Passed => "PASSED",
+        Verdict::Incorrect => "INCORRECT_NUMERICAL",
+        Verdict::CompileFailed => "COMPILE_ERROR",
+        Verdict::TimedOut => "TIMEOUT",
+        // The format has no word for a time that cannot be real.
+        Verdict::Crashed | Verdict::Implausible => "RUNTIME_ERROR",
+    }
+}
+
+fn libraries(environment: &Environment) -> Map<String, Json> {
+    let own = ("warpsmith".to_string(), json!(environment.warpsmith));
+    let compilers = environment.compilers.iter().map(|it| (it.name.clone(), json!(it.version)));
+    std::iter::once(own).chain(compilers).collect()
+}
+
+fn correctness(record: &RunRecord, measurement: &Measurement) -> Json {
+    let error = measurement.error;
+    json!({
+        "max_relative_error": error.element_eps * record.lab.dtype.epsilon(),
+        "max_absolute_error": "NaN",
+        "extra": {
+            "element_eps": error.element_eps,
+            "norm_eps": error.norm_eps,
+            "relative_to": "the larger of the element and its row's root mean square",
+        },
+    })
+}
+
+fn wrong(mismatch: &Mismatch) -> Json {
+    let numbers = (mismatch.got.parse::<f64>(), mismatch.expected.parse::<f64>());
+    let (absolute, relative) = match numbers {
+        (Ok(got), Ok(expected)) => ((got - expected).abs(), ((got - expected) / expected).abs()),
+        _ => (f64::NAN, f64::NAN),
+    };
+    let number = |value: f64| match value {
+        value if value.is_nan() => json!("NaN"),
+        value if value.is_infinite() => json!("Infinity"),
+        value => json!(value),
+    };
+    json!({
+        "max_relative_error": number(relative),
+        "max_absolute_error": number(absolute),
+        "extra": { "at": mismatch.index, "wrong": mismatch.wrong, "of": mismatch.total },
+    })
+}
+
+fn performance(trial: &Trial, measurement: &Measurement, comparisons: &[ComparisonRecord]) -> Json {
+    let mut performance = json!({});
+    if let Some(own_s) = median(&measurement.samples_s) {
+        performance["latency_ms"] = json!(milliseconds(own_s));
+    }
+    let paired = comparisons
+        .iter()
+        .rev()
+        .find_map(|comparison| against_baseline(comparison, trial, &measurement.workload));
+    if let Some((own_s, baseline_s)) = paired {
+        // Times of one sitting: those of the gate were taken at another.
+        performance["latency_ms"] = json!(milliseconds(own_s));
+        performance["reference_latency_ms"] = json!(milliseconds(baseline_s));
+        performance["speedup_factor"] = json!(baseline_s / own_s);
+    }
+    performance
+}
+
+/// Returns the medians of the kernel and of the fastest baseline in the same rounds.
+fn against_baseline(
+    comparison: &ComparisonRecord,
+    trial: &Trial,
+    workload: &str,
+) -> Option<(f64, f64)> {
+    let rounds = comparison.workloads.iter().find(|rounds| rounds.workload == workload)?;
+    let time_s = |idx: usize| median(rounds.samples_s.get(idx)?);
+    let candidate = &trial.job.candidate;
+    let own = comparison.contenders.iter().position(|contender| {
+        matches!(&contender.kind, ContenderKind::Kernel { kernel, params, .. }
+            if *kernel == candidate.kernel && *params == candidate.params)
+    })?;
+    let is_baseline =
+        |idx: &usize| matches!(comparison.contenders[*idx].kind, ContenderKind::Baseline { .. });
+    let fastest_s = (0..comparison.contenders.len())
+        .filter(is_baseline)
+        .filter_map(time_s)
+        .min_by(f64::total_cmp)?;
+    Some((time_s(own)?, fastest_s))
+}
