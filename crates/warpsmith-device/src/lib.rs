@@ -42,3 +42,9 @@ pub fn compile_unit(
 pub fn die_with_parent() -> std::io::Result<()> {
     sys::process::die_with_parent()
 }
+
+/// Kills everything that this process started, and what that started: workers, candidates, compilers.
+/// Whoever waits for one of them learns that it was killed.
+pub fn kill_children() {
+    sys::process::kill_descendants(std::process::id() as i32);
+}

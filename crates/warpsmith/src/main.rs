@@ -12,6 +12,7 @@ mod date;
 mod interrupt;
 mod labdir;
 mod llm;
+mod mcp;
 mod output;
 mod pool;
 mod project;

@@ -12,6 +12,8 @@ use warpsmith_device::cuda;
 use warpsmith_model::lab::TargetKind;
 use warpsmith_model::{Answer, Ask};
 
+use crate::campaign::Interrupted;
+use crate::interrupt::Interrupt;
 use crate::output::say;
 use crate::project::Project;
 
@@ -21,6 +23,7 @@ pub struct Worker {
     project: Project,
     target: TargetKind,
     process: Option<Process>,
+    interrupt: Interrupt,
 }
 
 #[derive(Debug)]
@@ -45,7 +48,13 @@ pub struct LabRefused(pub String);
 impl Worker {
     /// Makes a worker; its process starts with the first question.
     pub fn new(project: &Project, target: TargetKind) -> Self {
-        Self { project: project.clone(), target, process: None }
+        Self::stopped_by(project, target, &Interrupt::default())
+    }
+
+    /// Makes a worker that can be asked to give up what it is answering.
+    pub fn stopped_by(project: &Project, target: TargetKind, interrupt: &Interrupt) -> Self {
+        let (project, interrupt) = (project.clone(), interrupt.clone());
+        Self { project, target, process: None, interrupt }
     }
 
     /// Asks and waits. A worker that dies while answering is replaced and asked again, since the
@@ -54,6 +63,9 @@ impl Worker {
         let line = serde_json::to_string(ask)?;
         let mut losses = 0;
         loop {
+            if self.interrupt.asked_at_once() {
+                return Err(Interrupted.into());
+            }
             match self.try_ask(&line) {
                 Ok(Answer::Failed { message, lab_refused: true }) => {
                     return Err(LabRefused(message).into());
@@ -62,6 +74,9 @@ impl Worker {
                 Ok(answer) => return Ok(answer),
                 Err(loss) => {
                     let how = self.bury();
+                    if self.interrupt.asked_at_once() {
+                        return Err(Interrupted.into());
+                    }
                     losses += 1;
                     if losses >= MAX_LOSSES {
                         return Err(loss.context(format!(

@@ -2,17 +2,18 @@
 
 mod ablate;
 mod build;
-mod check;
-mod compare;
+pub(crate) mod check;
+pub(crate) mod compare;
 mod convert;
 mod curves;
 mod doctor;
 mod evidence;
 mod evolve;
 mod export;
+mod mcp;
 mod micro;
 mod new;
-mod profile;
+pub(crate) mod profile;
 mod replay;
 mod report;
 mod resume;
@@ -23,7 +24,7 @@ mod setup;
 mod show;
 mod simulate;
 mod space;
-mod summary;
+pub(crate) mod summary;
 mod tune;
 
 use std::path::PathBuf;
@@ -93,6 +94,7 @@ enum Command {
     Resume(resume::ResumeArgs),
     New(new::NewArgs),
     Doctor(doctor::DoctorArgs),
+    Mcp(mcp::McpArgs),
     Schema(schema::SchemaArgs),
     Setup(setup::SetupArgs),
     Build(build::BuildArgs),
@@ -142,6 +144,7 @@ pub fn dispatch(cli: Cli) -> Result<()> {
         Command::Resume(arguments) => resume::run(&context, arguments),
         Command::New(arguments) => new::run(&context, arguments),
         Command::Doctor(arguments) => doctor::run(&context, arguments),
+        Command::Mcp(arguments) => mcp::run(&context, arguments),
         Command::Schema(arguments) => schema::run(&context, arguments),
         Command::Setup(arguments) => setup::run(&context, arguments),
         Command::Build(arguments) => build::run(&context, arguments),

@@ -7,5 +7,6 @@ mod files;
 mod help;
 mod kills;
 mod labs;
+mod mcp;
 mod support;
 mod tuning;
