@@ -207,7 +207,9 @@ pub fn compared(lab: &Lab, run: &RunId, ceilings: &Ceilings, record: &Comparison
             Some(Comparison::Faster) => "is faster than",
             Some(Comparison::Slower) => "is slower than",
             Some(Comparison::Tie) => "ties with",
-            Some(Comparison::Unclear) => "is not clearly faster or slower than",
+            Some(Comparison::Unclear) => {
+                "is neither shown to be faster nor to tie (compare again on a quieter machine):"
+            }
             None => "has no common times with",
         };
         text += &format!("\n{} {words} {}", record.contenders[0].label, other.label);
@@ -437,6 +439,11 @@ fn next_step(it: &Evaluation<'_>) -> String {
         }
         (Outcome::Implausible { .. }, _) => {
             "it does less than the whole work; do all of it".to_string()
+        }
+        (Outcome::Passed { .. }, _) if it.trial.same_binary_as.is_some() => {
+            "the compiler makes the same program of it: change what is computed when, not how it is \
+             written"
+                .to_string()
         }
         (Outcome::Passed { .. }, Fidelity::Full) => match first_other(it) {
             Some(other) => format!(

@@ -54,10 +54,17 @@ impl Catalog {
         Ok(names)
     }
 
-    /// Loads every lab that the target leaves, each with its name; those that are not valid with why.
+    /// Returns the names of labs that lists leave out: those that begin with an underscore are for tests,
+    /// and may have hundreds of kernels. They can be asked for by name.
+    pub fn unlisted(&self) -> Result<Vec<String>> {
+        Ok(self.names()?.into_iter().filter(|name| name.starts_with('_')).collect())
+    }
+
+    /// Loads every lab that is listed and that the target leaves, each with its name; those that are not
+    /// valid with why.
     pub fn all(&self) -> Result<Vec<(String, Result<LoadedLab>)>> {
         let mut labs = Vec::new();
-        for name in self.names()? {
+        for name in self.names()?.into_iter().filter(|name| !name.starts_with('_')) {
             let loaded = labdir::load(&self.labs.join(&name));
             let is_wanted = match (&loaded, self.target) {
                 (Ok(loaded), Some(target)) => loaded.lab.target == target,

@@ -165,7 +165,12 @@ impl Server {
         if rows.is_empty() {
             text = "there are no labs here\nhint: `warpsmith new NAME` makes one".to_string();
         }
-        Ok(Reply::new(json!({ "labs": rows }), text.trim_end().to_string()))
+        let unlisted = self.catalog.unlisted()?;
+        if !unlisted.is_empty() {
+            text += &format!("for tests, by name only: {}\n", unlisted.join(", "));
+        }
+        let data = json!({ "labs": rows, "unlisted": unlisted });
+        Ok(Reply::new(data, text.trim_end().to_string()))
     }
 
     fn read_kernel(&self, asked: &ReadKernelArgs) -> Result<Reply> {

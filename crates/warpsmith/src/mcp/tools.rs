@@ -48,6 +48,7 @@ pub struct CandidateArgs {
     /// Values for tunables of the contract or of `tunables`, such as {"UNROLL": 4}; the others keep
     /// their defaults
     #[serde(default)]
+    #[schemars(with = "BTreeMap<String, serde_json::Value>")]
     pub params: BTreeMap<String, Value>,
     /// Further macros that the new source uses without defining them, each with its values, the default
     /// first, such as {"ROWS": [4, 1, 16]}; at most 4 with at most 8 integers each
@@ -259,7 +260,26 @@ fn schema<T: JsonSchema>() -> JsonObject {
     object.insert("type".to_string(), "object".into());
     object.entry("properties").or_insert_with(|| serde_json::json!({}));
     object.insert("additionalProperties".to_string(), false.into());
+    object.values_mut().for_each(unwrap_lines);
     std::mem::take(object)
+}
+
+/// Takes the line breaks of our comments out of descriptions.
+fn unwrap_lines(schema: &mut serde_json::Value) {
+    match schema {
+        serde_json::Value::Object(parts) => {
+            for (name, part) in parts {
+                match part {
+                    serde_json::Value::String(text) if name == "description" => {
+                        *text = text.replace('\n', " ");
+                    }
+                    part => unwrap_lines(part),
+                }
+            }
+        }
+        serde_json::Value::Array(parts) => parts.iter_mut().for_each(unwrap_lines),
+        _ => {}
+    }
 }
 
 /// Reads a tool's arguments, or says what is wrong with them.

@@ -176,6 +176,7 @@ fn source(body: &str) -> String {
 }
 
 const RIGHT: &str = "y[row * d + i] = bias[i] + x[row * d + i] * scale;";
+const WRONG: &str = "y[row * d + i] = bias[i] - x[row * d + i] * scale;";
 
 fn candidate(source: &str) -> Value {
     json!({ "lab": "probe", "kernel": "00_naive", "source": source, "title": "of a test" })
@@ -248,7 +249,7 @@ fn an_agent_gets_what_is_right_onto_the_leaderboard_and_nothing_else() {
     assert_eq!(agent.ask("leaderboard", json!({ "lab": "probe" }))["places"], json!([]));
 
     // Wrong: where, and by how much.
-    let wrong = agent.ask("evaluate", candidate(&source(&RIGHT.replace('+', "-"))));
+    let wrong = agent.ask("evaluate", candidate(&source(WRONG)));
     assert_eq!(wrong["verdict"], "incorrect", "{wrong}");
     let mismatch = &wrong["failure"]["mismatch"];
     assert!(mismatch["index"].is_array() && mismatch["excess"].is_number(), "{wrong}");
@@ -265,7 +266,7 @@ fn an_agent_gets_what_is_right_onto_the_leaderboard_and_nothing_else() {
     // The full gate is what counts; asked again, it is not measured again.
     let full = agent.ask("evaluate", with(candidate(&source(RIGHT)), "gate", json!("full")));
     assert_eq!((&full["verdict"], &full["place"]), (&json!("passed"), &json!(1)), "{full}");
-    let wrong_too = with(candidate(&source(&RIGHT.replace('+', "-"))), "gate", json!("full"));
+    let wrong_too = with(candidate(&source(WRONG)), "gate", json!("full"));
     assert_eq!(agent.ask("evaluate", wrong_too)["verdict"], "incorrect");
     let board = agent.ask("leaderboard", json!({ "lab": "probe" }));
     assert_eq!(board["places"].as_array().map(Vec::len), Some(1), "{board}");
