@@ -47,6 +47,11 @@ impl Interrupt {
         self.asked.load(Ordering::Relaxed)
     }
 
+    /// Says whether it can be asked to give up what is running.
+    pub fn is_at_once(&self) -> bool {
+        self.at_once
+    }
+
     /// Says whether to stop without an answer to what was asked.
     pub fn asked_at_once(&self) -> bool {
         self.at_once && self.asked()

@@ -57,6 +57,11 @@ impl Worker {
         Self { project, target, process: None, interrupt }
     }
 
+    /// Returns what can ask it to give up.
+    pub fn interrupt(&self) -> &Interrupt {
+        &self.interrupt
+    }
+
     /// Asks and waits. A worker that dies while answering is replaced and asked again, since the
     /// killer may have been somebody from outside; dying twice of one question is an error.
     pub fn ask(&mut self, ask: &Ask) -> Result<Answer> {

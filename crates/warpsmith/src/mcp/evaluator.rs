@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow};
 use tokio::sync::{mpsc, oneshot};
@@ -26,6 +26,10 @@ pub type Work = Box<dyn FnOnce(&mut Session, &Watch) -> Result<Reply> + Send>;
 
 /// How often what a stopped job started is looked for again: it may have been starting something.
 const KILL_EVERY: Duration = Duration::from_millis(50);
+/// Jobs that may wait: an agent that hands in more has lost count.
+const MAX_WAITING: usize = 16;
+/// How long the end of a session may take; recording it takes milliseconds.
+const LONGEST_END: Duration = Duration::from_secs(10);
 
 /// Where a job says what it is doing now.
 #[derive(Debug)]
@@ -122,6 +126,10 @@ impl Evaluator {
         }
         if line.is_stopped {
             job.give_up();
+        } else if line.waiting.len() >= MAX_WAITING {
+            let _gone = job.done.send(Err(anyhow!(
+                "{MAX_WAITING} evaluations wait already\nhint: wait for their answers, or cancel some"
+            )));
         } else {
             line.waiting.push_back(job);
         }
@@ -158,9 +166,15 @@ impl Evaluator {
         self.shared.changed.notify_all();
     }
 
-    /// Waits until the thread has closed its session. Only after [`Evaluator::stop`].
+    /// Waits until the thread has closed its session, but not for ever: the agent is gone. Only after
+    /// [`Evaluator::stop`].
     pub fn wait(&self) {
+        let started = Instant::now();
         while !self.shared.line().has_ended {
+            if started.elapsed() > LONGEST_END {
+                say("what was running does not end; every trial that was answered is recorded");
+                return;
+            }
             self.stop();
             std::thread::sleep(KILL_EVERY);
         }

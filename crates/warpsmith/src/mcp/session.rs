@@ -93,7 +93,8 @@ impl Session {
         let base_trial = match (fidelity, &candidate.source) {
             (Fidelity::Rank, Some(_)) => {
                 watch.say(format!("measuring `{}` to compare with", base.name));
-                Some(trial(campaign, &base, &base.default, fidelity)?)
+                let (kernel, params) = (base.clone(), base.default.clone());
+                Some(evaluated(campaign, &Candidate { kernel, params, source: None }, fidelity)?)
             }
             _ => None,
         };
@@ -266,19 +267,13 @@ fn check_params(campaign: &Campaign, candidate: &Candidate) -> Result<()> {
     Ok(())
 }
 
-fn trial(
-    campaign: &mut Campaign,
-    kernel: &Kernel,
-    params: &Params,
-    fidelity: Fidelity,
-) -> Result<Trial> {
-    campaign.check(kernel, params, Origin::Manual, fidelity, |_| {})
-}
-
 /// Evaluates a candidate and records what its kernel is made of.
 fn evaluated(campaign: &mut Campaign, candidate: &Candidate, fidelity: Fidelity) -> Result<Trial> {
-    let trial = trial(campaign, &candidate.kernel, &candidate.params, fidelity)?;
-    if let Some(record) = &candidate.source
+    let Candidate { kernel, params, source } = candidate;
+    let is_authors = source.is_none() && *params == kernel.default;
+    let origin = if is_authors { Origin::Seed } else { Origin::Manual };
+    let trial = campaign.check(kernel, params, origin, fidelity, |_| {})?;
+    if let Some(record) = source
         && !campaign.store.sources(&campaign.run)?.contains(record)
     {
         campaign.store.put_source(&campaign.run, record)?;

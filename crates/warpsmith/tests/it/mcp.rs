@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
-use std::process::{Child, ChildStdin, Stdio};
+use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
@@ -421,6 +421,14 @@ fn a_cancelled_evaluation_ends_soon_and_the_next_one_runs() {
     assert!(agent.told.iter().all(|it| it["id"] != endless), "a cancelled call has no answer");
     let took = cancelled.elapsed();
     assert!(took < Duration::from_secs(60), "the next evaluation ended after {took:?}");
+    // A compiler that comes to no end is stopped too.
+    let bomb = agent.call("evaluate", cheat(&project, "908_expands_without_end.c"));
+    wait_for("the compiler", || !in_project(&project, &["cc1"]).is_empty());
+    let params = json!({ "requestId": bomb });
+    agent.send(&json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": params }));
+    wait_for("the compiler's end", || in_project(&project, &["cc1"]).is_empty());
+    let labs = agent.ask("list_labs", json!({}));
+    assert_eq!(labs["unlisted"], json!(["_cheats"]), "{labs}");
     // The run went on, and holds what was measured before and after.
     let trials = project.store().run("latest").and_then(|it| project.store().trials(&it.id));
     let kernels: Vec<String> =
@@ -455,6 +463,13 @@ fn an_agent_that_goes_away_leaves_nothing_running_and_loses_nothing() {
     agent.server.kill().expect("it can be killed");
     wait_for("the end of every process", || ours(&project).is_empty());
     assert!(project.ok(&["show", trial]).contains("passed"));
+
+    // Asked by a signal, it ends in order although its input is open.
+    let mut agent = Agent::arrive(&project);
+    let id = agent.server.id().to_string();
+    assert!(Command::new("kill").args(["-TERM", &id]).status().is_ok_and(|it| it.success()));
+    wait_for("the server's end", || agent.server.try_wait().is_ok_and(|it| it.is_some()));
+    assert!(agent.server.wait().is_ok_and(|status| status.success()));
 }
 
 #[test]
