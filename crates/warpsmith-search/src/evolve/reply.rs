@@ -195,7 +195,16 @@ pub(crate) fn check_source(source: &str) -> Result<(), Rejected> {
 pub(crate) fn declared(tunables: &[(String, Vec<i64>)]) -> Result<Vec<Tunable>, Rejected> {
     let lines: Vec<String> =
         tunables.iter().map(|(name, values)| format!("{name} = {values:?}")).collect();
-    self::tunables(&lines)
+    let read = self::tunables(&lines)?;
+    // A name that holds more than a name would be read as something else than was declared.
+    let asked = tunables.iter().map(|(name, _)| name);
+    match asked.zip(&read).find(|(name, read)| **name != read.name) {
+        None if read.len() == tunables.len() => Ok(read),
+        _ => {
+            let detail = "a tunable's name is made of capital letters, digits and underscores";
+            Err(Rejected::new(Rejection::BadTunables, detail))
+        }
+    }
 }
 
 /// Reads declarations, `NAME = [4, 1, 16]` each.
