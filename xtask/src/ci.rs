@@ -25,6 +25,7 @@ pub fn run() -> Result<()> {
     // One at a time: many tests measure, and two measurements at once are none.
     step(&root, "test", "cargo", &["test", "--workspace", "--", "--test-threads=1"])?;
     browser(&root)?;
+    mcp(&root)?;
     println!("ci: everything passed");
     Ok(())
 }
@@ -93,6 +94,14 @@ fn browser(root: &Path) -> Result<()> {
     let dir = root.join("tests/browser");
     step(&dir, "npm ci", "npm", &["ci", "--no-audit", "--no-fund", "--silent"])?;
     step(&dir, "browser", "npm", &["test", "--silent"])
+}
+
+/// The server for coding agents, driven by a client that shares no code with it.
+fn mcp(root: &Path) -> Result<()> {
+    let warpsmith = root.join("target/release/warpsmith");
+    let folder = root.join("target/mcp");
+    let arguments = [warpsmith.to_string_lossy(), folder.to_string_lossy()];
+    step(root, "mcp client", "tests/mcp/run.sh", &[&arguments[0], &arguments[1]])
 }
 
 fn step(dir: &Path, name: &str, program: &str, arguments: &[&str]) -> Result<()> {

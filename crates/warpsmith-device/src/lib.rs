@@ -47,3 +47,9 @@ pub fn die_with_parent() -> std::io::Result<()> {
 pub fn available_memory_bytes() -> Option<usize> {
     sys::memory::available_bytes()
 }
+
+/// Kills everything that this process started, and what that started: workers, candidates, compilers.
+/// Whoever waits for one of them learns that it was killed.
+pub fn kill_children() {
+    sys::process::kill_descendants(std::process::id() as i32);
+}

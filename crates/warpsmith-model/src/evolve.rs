@@ -232,6 +232,25 @@ pub enum ReplyVerdict {
     },
 }
 
+/// A source that a coding agent brought: what its kernel is made of beside the source itself.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SourceRecord {
+    /// The document's format version.
+    pub format: u32,
+    /// The name of the kernel that it became.
+    pub kernel: String,
+    /// The kernel of the lab whose contract it keeps.
+    pub base: String,
+    /// What the agent calls it; empty where it does not.
+    pub title: String,
+    /// What the agent had in mind; empty where it does not say.
+    pub thought: String,
+    /// The source.
+    pub source: BlobId,
+    /// The tunables that it declares beside those of the contract.
+    pub tunables: Vec<TunableRecord>,
+}
+
 /// Why a reply holds no candidate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

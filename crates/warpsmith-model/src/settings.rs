@@ -85,6 +85,8 @@ pub enum Goal {
     Profile,
     /// The whole job, every kernel through the gate, and a bundle.
     Evidence,
+    /// Whatever a coding agent asks for, one candidate at a time.
+    Mcp,
 }
 
 impl Goal {
@@ -99,6 +101,7 @@ impl Goal {
             Self::Compare => "compare",
             Self::Profile => "profile",
             Self::Evidence => "evidence",
+            Self::Mcp => "mcp",
         }
     }
 
@@ -106,7 +109,7 @@ impl Goal {
     pub fn can_resume(self) -> bool {
         match self {
             Self::Run | Self::Micro | Self::Tune | Self::Evolve | Self::Evidence => true,
-            Self::Check | Self::Compare | Self::Profile => false,
+            Self::Check | Self::Compare | Self::Profile | Self::Mcp => false,
         }
     }
 }

@@ -10,7 +10,11 @@ use signal_hook::flag;
 
 /// Whether the user asked to stop.
 #[derive(Clone, Debug, Default)]
-pub struct Interrupt(Arc<AtomicBool>);
+pub struct Interrupt {
+    asked: Arc<AtomicBool>,
+    /// Whether a question that a worker is answering is given up too, instead of awaited.
+    at_once: bool,
+}
 
 impl Interrupt {
     /// Begins to listen. The conventional exit status of a program ended by SIGINT is 130.
@@ -21,17 +25,36 @@ impl Interrupt {
                 .context("cannot listen for Ctrl-C")?;
             flag::register(signal, Arc::clone(&asked)).context("cannot listen for Ctrl-C")?;
         }
-        Ok(Self(asked))
+        Ok(Self { asked, at_once: false })
+    }
+
+    /// Makes one that no signal asks, for somebody who cancels what is running and goes on.
+    pub fn at_once() -> Self {
+        Self { asked: Arc::default(), at_once: true }
     }
 
     /// Asks to stop, as a signal would.
-    #[cfg(test)]
     pub fn ask(&self) {
-        self.0.store(true, Ordering::Relaxed);
+        self.asked.store(true, Ordering::Relaxed);
+    }
+
+    /// Takes it back: what was to be stopped has stopped.
+    pub fn clear(&self) {
+        self.asked.store(false, Ordering::Relaxed);
     }
 
     /// Says whether to stop.
     pub fn asked(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
+        self.asked.load(Ordering::Relaxed)
+    }
+
+    /// Says whether it can be asked to give up what is running.
+    pub fn is_at_once(&self) -> bool {
+        self.at_once
+    }
+
+    /// Says whether to stop without an answer to what was asked.
+    pub fn asked_at_once(&self) -> bool {
+        self.at_once && self.asked()
     }
 }

@@ -13,6 +13,7 @@ mod import;
 mod interrupt;
 mod labdir;
 mod llm;
+mod mcp;
 mod output;
 mod pool;
 mod project;

@@ -8,6 +8,7 @@
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::ops::RangeInclusive;
+use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Mutex, Once, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -22,6 +23,8 @@ use warpsmith_model::{
 };
 
 use crate::ahead::{Ahead, Failure};
+use crate::campaign::Interrupted;
+use crate::interrupt::Interrupt;
 use crate::output::say;
 use crate::project::Project;
 use crate::worker_client::Worker;
@@ -248,7 +251,7 @@ impl Pool {
             }
         }
         let artifacts = self.project.artifacts();
-        let _quiet = quiet(TargetKind::Cpu, Quiet::Compiling)?;
+        let _quiet = quiet_unless(self.worker.interrupt(), TargetKind::Cpu, Quiet::Compiling)?;
         let waiting = Mutex::new(units.into_iter());
         let failed: Mutex<Vec<(Unit, Failure)>> = Mutex::new(Vec::new());
         std::thread::scope(|scope| {
@@ -355,6 +358,30 @@ pub fn quiet(target: TargetKind, purpose: Quiet) -> Result<QuietGuard> {
     static TOLD: Once = Once::new();
     let tell = || TOLD.call_once(|| say("  waiting for another campaign on this machine"));
     quiet_lock(&path, purpose, tell).with_context(|| format!("cannot lock {}", path.display()))
+}
+
+/// The same, for as long as nobody asks to stop at once. A lock that others hold cannot be waited for
+/// and let go of, so a thread of its own waits, and drops the lock when it comes too late.
+fn quiet_unless(interrupt: &Interrupt, target: TargetKind, purpose: Quiet) -> Result<QuietGuard> {
+    if !interrupt.is_at_once() {
+        return quiet(target, purpose);
+    }
+    let (sender, guard) = channel();
+    std::thread::spawn(move || {
+        let _too_late = sender.send(quiet(target, purpose));
+    });
+    loop {
+        match guard.recv_timeout(Duration::from_millis(20)) {
+            Ok(guard) => return guard,
+            Err(RecvTimeoutError::Timeout) if interrupt.asked_at_once() => {
+                return Err(Interrupted.into());
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => {
+                anyhow::bail!("the thread that waits for a quiet machine is gone")
+            }
+        }
+    }
 }
 
 /// Names a trial: the same question in the same run is the same trial.

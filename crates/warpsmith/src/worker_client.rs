@@ -13,6 +13,7 @@ use warpsmith_model::lab::TargetKind;
 use warpsmith_model::{Answer, Ask};
 
 use crate::campaign::Interrupted;
+use crate::interrupt::Interrupt;
 use crate::output::say;
 use crate::project::Project;
 
@@ -22,6 +23,7 @@ pub struct Worker {
     project: Project,
     target: TargetKind,
     process: Option<Process>,
+    interrupt: Interrupt,
 }
 
 #[derive(Debug)]
@@ -49,13 +51,25 @@ pub struct LabRefused(pub String);
 impl Worker {
     /// Makes a worker; its process starts with the first question.
     pub fn new(project: &Project, target: TargetKind) -> Self {
-        Self { project: project.clone(), target, process: None }
+        Self::stopped_by(project, target, &Interrupt::default())
+    }
+
+    /// Makes a worker that can be asked to give up what it is answering.
+    pub fn stopped_by(project: &Project, target: TargetKind, interrupt: &Interrupt) -> Self {
+        let (project, interrupt) = (project.clone(), interrupt.clone());
+        Self { project, target, process: None, interrupt }
+    }
+
+    /// Returns what can ask it to give up.
+    pub fn interrupt(&self) -> &Interrupt {
+        &self.interrupt
     }
 
     /// Asks and waits. A worker that dies while answering is replaced and asked again, since the
     /// killer may have been somebody from outside; dying twice of one question is an error.
     pub fn ask(&mut self, ask: &Ask) -> Result<Answer> {
-        self.ask_while(ask, &mut |_| true)
+        let interrupt = self.interrupt.clone();
+        self.ask_while(ask, &mut |_| !interrupt.asked_at_once())
     }
 
     /// Asks and waits while `go_on` agrees. It is called several times a second, and with the number of
@@ -68,6 +82,9 @@ impl Worker {
         let line = serde_json::to_string(ask)?;
         let mut losses = 0;
         loop {
+            if self.interrupt.asked_at_once() {
+                return Err(Interrupted.into());
+            }
             match self.try_ask(&line, go_on) {
                 Ok(Answer::Failed { message, lab_refused: true }) => {
                     return Err(LabRefused(message).into());
@@ -80,6 +97,9 @@ impl Worker {
                 }
                 Err(loss) => {
                     let how = self.bury();
+                    if self.interrupt.asked_at_once() {
+                        return Err(Interrupted.into());
+                    }
                     losses += 1;
                     if losses >= MAX_LOSSES {
                         return Err(loss.context(format!(

@@ -162,7 +162,9 @@ fn fate(
     if first.same_binary_as.is_some() {
         return StepFate::Twin;
     }
-    match first.verdict {
+    // Where the first configuration does not fit, another one of the same source may.
+    let passed = trials.iter().find(|trial| trial.verdict == Verdict::Passed);
+    match passed.unwrap_or(first).verdict {
         Verdict::CompileFailed => return StepFate::NotCompiled,
         Verdict::Passed => {}
         _ => return StepFate::Wrong,

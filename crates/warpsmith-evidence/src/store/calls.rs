@@ -1,9 +1,11 @@
-//! Calls of language models: a document each, and the texts that it names.
+//! Calls of language models, and sources that agents brought: a document each, and the texts that it names.
 
 use std::collections::BTreeMap;
 
 use rusqlite::params;
-use warpsmith_model::{AblationRecord, Blob, BlobId, CallRecord, EvolutionStart, RunId};
+use warpsmith_model::{
+    AblationRecord, Blob, BlobId, CallRecord, EvolutionStart, RunId, SourceRecord,
+};
 
 use super::Store;
 use crate::error::StoreError;
@@ -17,6 +19,9 @@ impl Store {
 
     /// The kind of document under which a comparison of modes is kept.
     pub const ABLATION: &'static str = "ablation";
+
+    /// The kind of document under which sources that agents brought are kept.
+    pub const SOURCE: &'static str = "source";
 
     /// Records a call with the texts it names; all of it or nothing, and on the disk when this
     /// returns.
@@ -82,5 +87,19 @@ impl Store {
             .map(serde_json::from_value)
             .transpose()
             .map_err(self.document_failed(format!("the evolution of run `{run}`")))
+    }
+
+    /// Records what a source that an agent brought is made of. The source itself comes with its trial.
+    pub fn put_source(&self, run: &RunId, source: &SourceRecord) -> Result<(), StoreError> {
+        let document = serde_json::to_value(source).map_err(self.document_failed("the source"))?;
+        self.put_document(run, Self::SOURCE, &document)
+    }
+
+    /// Returns the sources that agents brought to a run, in order.
+    pub fn sources(&self, run: &RunId) -> Result<Vec<SourceRecord>, StoreError> {
+        let documents = self.documents(run, Self::SOURCE)?;
+        let sources: Result<Vec<SourceRecord>, _> =
+            documents.into_iter().map(serde_json::from_value).collect();
+        sources.map_err(self.document_failed(format!("a source of run `{run}`")))
     }
 }

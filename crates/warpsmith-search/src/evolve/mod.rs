@@ -25,7 +25,7 @@ mod tests;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use warpsmith_model::lab::{Kernel, parse_kernel, with_tunables};
+use warpsmith_model::lab::{Kernel, Tunable, parse_kernel, with_tunables};
 use warpsmith_model::rng::Rng;
 use warpsmith_model::{
     BlobId, CandidateId, EvolutionMode, Lab, ModelChoice, ModelPolicy, Operator, Prompt, Rejection,
@@ -35,7 +35,7 @@ pub use diagnosis::diagnosis;
 pub use feedback::failure;
 pub use llm::{Completion, Llm, LlmError};
 pub use population::{Member, POPULATION, Standing};
-pub use prompt::task;
+pub use prompt::{brief, task};
 pub use reply::{MAX_SOURCE_BYTES, Rejected, Reply, parse};
 
 use choice::Models;
@@ -110,7 +110,7 @@ pub struct Proposed {
     /// The kernel, with the contract of the one that is evolved and the reply's own tunables.
     pub kernel: Kernel,
     /// The tunables that the reply declares.
-    pub tunables: Vec<warpsmith_model::lab::Tunable>,
+    pub tunables: Vec<Tunable>,
 }
 
 impl Evolution {
@@ -196,12 +196,7 @@ impl Evolution {
     /// Says what a reply to the next call is worth: a new candidate, or why it is none.
     pub fn judge(&self, text: &str) -> Result<Proposed, Rejected> {
         let Reply { title, thought, source, tunables } = reply::parse(text)?;
-        for launch in &self.config.kernel.launches {
-            if !has_word(&source, &launch.entry) {
-                let detail = format!("the source does not define `{}`", launch.entry);
-                return Err(Rejected::new(Rejection::ContractChanged, detail));
-            }
-        }
+        check_entries(&self.config.kernel, &source)?;
         if let Some(call) = self.seen.get(&novelty::fingerprint(&source, &tunables)) {
             let of = call.map_or("of the seed".to_string(), |call| format!("of call {call}"));
             let detail = format!("the same source as that {of}, comments and white space aside");
@@ -209,10 +204,7 @@ impl Evolution {
         }
         let title = if title.is_empty() { "unnamed".to_string() } else { title };
         let name = format!("e{:03}_{}", self.next_call, slug(&title));
-        let refuse = |detail: String| Rejected::new(Rejection::BadTunables, detail);
-        let contract = with_tunables(&self.config.kernel.contract, &tunables).map_err(refuse)?;
-        let kernel = parse_kernel(&self.config.lab, &name, &contract, &source)
-            .map_err(|errors| refuse(first_line(&errors.to_string())))?;
+        let kernel = extended(&self.config.lab, &self.config.kernel, &name, &source, &tunables)?;
         Ok(Proposed { title, thought, kernel, tunables })
     }
 
@@ -269,6 +261,61 @@ impl Evolution {
     pub fn members(&self) -> &[Member] {
         self.population.members()
     }
+}
+
+/// A source that was not asked for in a prompt, with what goes with it.
+#[derive(Clone, Debug)]
+pub struct Submission<'a> {
+    /// What its author calls it; may be empty.
+    pub title: &'a str,
+    /// The complete source.
+    pub source: &'a str,
+    /// The tunables that it declares, with their values, the preferred one first.
+    pub tunables: &'a [(String, Vec<i64>)],
+}
+
+/// Makes a kernel of a source that keeps the contract of another kernel, or says why it is none: the
+/// same rules as for the replies of models. The kernel is named after the title and the contents, so
+/// the same submission is the same kernel.
+pub fn submitted(
+    lab: &Lab,
+    base: &Kernel,
+    submission: &Submission<'_>,
+) -> Result<(Kernel, Vec<Tunable>), Rejected> {
+    let Submission { title, source, tunables } = submission;
+    reply::check_source(source)?;
+    let tunables = reply::declared(tunables)?;
+    check_entries(base, source)?;
+    let title = if title.is_empty() { "unnamed" } else { title };
+    let contents = format!("{}\n{tunables:?}\n{source}", base.contract);
+    let name = format!("a_{}_{}", slug(title), &BlobId::of(contents.as_bytes()).short()[..8]);
+    let kernel = extended(lab, base, &name, source, &tunables)?;
+    Ok((kernel, tunables))
+}
+
+/// Refuses a source without the functions that the contract launches.
+fn check_entries(kernel: &Kernel, source: &str) -> Result<(), Rejected> {
+    for launch in &kernel.launches {
+        if !has_word(source, &launch.entry) {
+            let detail = format!("the source does not define `{}`", launch.entry);
+            return Err(Rejected::new(Rejection::ContractChanged, detail));
+        }
+    }
+    Ok(())
+}
+
+/// Makes a kernel of a source, a contract and further tunables.
+fn extended(
+    lab: &Lab,
+    base: &Kernel,
+    name: &str,
+    source: &str,
+    tunables: &[Tunable],
+) -> Result<Kernel, Rejected> {
+    let refuse = |detail: String| Rejected::new(Rejection::BadTunables, detail);
+    let contract = with_tunables(&base.contract, tunables).map_err(refuse)?;
+    parse_kernel(lab, name, &contract, source)
+        .map_err(|errors| refuse(first_line(&errors.to_string())))
 }
 
 /// Says whether a text holds a word as such, not as a part of another.

@@ -139,6 +139,13 @@ fn format_text(mode: EvolutionMode) -> String {
 
 /// Says what is computed, under which rules and on what: the part of a prompt that never changes.
 pub fn task(lab: &Lab, kernel: &Kernel, workloads: &[String], device: &DeviceInfo) -> String {
+    let mut text = brief(lab, kernel, workloads);
+    let _ = write!(text, "\n\n# The machine\n\n{}", machine(device));
+    text
+}
+
+/// Says what is computed and under which rules: the part of a [`task`] that no machine decides.
+pub fn brief(lab: &Lab, kernel: &Kernel, workloads: &[String]) -> String {
     let mut text = format!("# The task\n\n{}\n\n", lab.title);
     if let Some(problem) = imported_problem(lab) {
         let fenced = fenced(problem);
@@ -158,7 +165,6 @@ pub fn task(lab: &Lab, kernel: &Kernel, workloads: &[String], device: &DeviceInf
         let _ = writeln!(text, "- {}: {}", workload.name, axes.join(", "));
     }
     let _ = write!(text, "\n# The rules\n\n{}", rules(lab, kernel));
-    let _ = write!(text, "\n\n# The machine\n\n{}", machine(device));
     text
 }
 

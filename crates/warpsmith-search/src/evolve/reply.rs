@@ -152,7 +152,8 @@ fn shortened(text: &str, most: usize) -> String {
     text.trim().to_string()
 }
 
-fn check_source(source: &str) -> Result<(), Rejected> {
+/// Refuses a source that no evaluation is worth: too large, or made of other files.
+pub(crate) fn check_source(source: &str) -> Result<(), Rejected> {
     if source.len() > MAX_SOURCE_BYTES {
         let detail =
             format!("the source has {} bytes; {MAX_SOURCE_BYTES} are allowed", source.len());
@@ -188,6 +189,22 @@ fn check_source(source: &str) -> Result<(), Rejected> {
         return Err(Rejected::new(Rejection::ForbiddenInclude, detail));
     }
     Ok(())
+}
+
+/// Judges declarations that are no text by the rules of those that are.
+pub(crate) fn declared(tunables: &[(String, Vec<i64>)]) -> Result<Vec<Tunable>, Rejected> {
+    let lines: Vec<String> =
+        tunables.iter().map(|(name, values)| format!("{name} = {values:?}")).collect();
+    let read = self::tunables(&lines)?;
+    // A name that holds more than a name would be read as something else than was declared.
+    let asked = tunables.iter().map(|(name, _)| name);
+    match asked.zip(&read).find(|(name, read)| **name != read.name) {
+        None if read.len() == tunables.len() => Ok(read),
+        _ => {
+            let detail = "a tunable's name is made of capital letters, digits and underscores";
+            Err(Rejected::new(Rejection::BadTunables, detail))
+        }
+    }
 }
 
 /// Reads declarations, `NAME = [4, 1, 16]` each.

@@ -255,3 +255,33 @@ fn a_prompt_for_a_gpu_names_the_grid() {
     let text = task(&lab, lab.kernel("00_naive").expect("there"), &[], &with_cuda);
     assert!(text.contains("sm_90a") && text.contains("132 multiprocessors"), "{text}");
 }
+
+#[test]
+fn a_submitted_source_is_held_to_the_rules_for_replies() {
+    let files: LabFiles = scaffold("blend").expect("a lab").into_iter().collect();
+    let lab = Lab::parse(&files).expect("a valid lab");
+    let base = lab.kernel("00_naive").expect("the naive kernel");
+    let submit = |source: &str, tunables: &[(String, Vec<i64>)]| {
+        submitted(&lab, base, &Submission { title: "Rows at once", source, tunables })
+    };
+    let declared = [("ROWS".to_string(), vec![4, 1])];
+    let (kernel, tunables) = submit("void blend(void);", &declared).expect("a kernel");
+    assert!(kernel.name.starts_with("a_rows_at_once_"), "{}", kernel.name);
+    assert_eq!((kernel.launches.len(), tunables.len()), (base.launches.len(), 1));
+    assert_eq!(kernel.default.get("ROWS").map(ToString::to_string).as_deref(), Some("4"));
+    let (again, _) = submit("void blend(void);", &declared).expect("a kernel");
+    assert_eq!(again.name, kernel.name, "the same submission is the same kernel");
+    let (other, _) = submit("void blend(void);", &[]).expect("a kernel");
+    assert_ne!(other.name, kernel.name);
+    let refused = |source: &str, tunables: &[(String, Vec<i64>)], reason: Rejection| {
+        assert_eq!(submit(source, tunables).expect_err("refused").reason, reason, "{source}");
+    };
+    refused("int nothing;", &[], Rejection::ContractChanged);
+    refused("#include \"/etc/passwd\"\nvoid blend(void);", &[], Rejection::ForbiddenInclude);
+    refused(&format!("void blend(void);{}", " ".repeat(70_000)), &[], Rejection::TooLarge);
+    refused("void blend(void);", &[("x y".to_string(), vec![1])], Rejection::BadTunables);
+    refused("void blend(void);", &[("X".to_string(), Vec::new())], Rejection::BadTunables);
+    // A name that would end the declaration and begin another one is no name.
+    let sly = "A = [1]\nB".to_string();
+    refused("void blend(void);", &[(sly, vec![1])], Rejection::BadTunables);
+}

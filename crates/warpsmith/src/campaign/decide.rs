@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use warpsmith_evidence::derive::{Standing, dispatch, standings};
 use warpsmith_evidence::export;
 use warpsmith_model::lab::Kernel;
@@ -14,7 +14,7 @@ use warpsmith_model::{
 use warpsmith_search::score;
 
 use super::objective::Aim;
-use super::{Campaign, kernel_text, passed, system_random};
+use super::{Campaign, kernel_text, passed, restore, system_random};
 use crate::output::{Progress, say};
 
 /// A kernel with parameters.
@@ -314,8 +314,34 @@ impl Campaign {
         let winner = full.last().with_context(|| {
             format!("run {} has no winner: nothing passed its full gate", record.id)
         })?;
-        let kernel = self.kernel(&winner.kernel)?;
+        let kernel = match self.loaded.lab.kernel(&winner.kernel) {
+            Some(kernel) => kernel.clone(),
+            None => restore(&self.store, &self.loaded.lab, &record.id, winner)?,
+        };
         Ok(self.winner(&kernel, &winner.params))
+    }
+
+    /// Finds the candidate of a trial, by its name or the beginning of it.
+    pub fn candidate_of(&self, trial: &str) -> Result<Winner> {
+        let trial = self.store.trial(trial)?;
+        if trial.job.lab != self.loaded.lab.id {
+            bail!(
+                "trial {} is of another lab, or of this one before it was edited\nhint: `warpsmith \
+                 show {}` says which",
+                trial.id.short(),
+                trial.id.short()
+            );
+        }
+        let candidate = &trial.job.candidate;
+        // Runs that took the trial over need not know what its source is made of.
+        let mut kernel = Err(anyhow!("no run holds trial {}", trial.id.short()));
+        for run in self.store.runs_of(&trial.id)? {
+            kernel = restore(&self.store, &self.loaded.lab, &run, candidate);
+            if kernel.is_ok() {
+                break;
+            }
+        }
+        Ok(self.winner(&kernel?, &candidate.params))
     }
 
     /// Binds a kernel to parameters.

@@ -8,6 +8,7 @@ pub(crate) mod evolve;
 mod objective;
 mod priors;
 mod profile;
+mod restore;
 mod resume;
 mod steps;
 #[cfg(test)]
@@ -41,7 +42,8 @@ const RANKING_BUDGET_S: f64 = 0.2;
 const RECORD_BUDGET_S: f64 = 1.0;
 
 pub(crate) use decide::{Finalists, Winner, missing_words};
-pub(crate) use steps::{Interrupted, Pace};
+pub(crate) use restore::restore;
+pub(crate) use steps::{Interrupted, Pace, kernel_of};
 pub(crate) use until::check_until;
 
 /// A run in progress.
@@ -76,7 +78,7 @@ impl Campaign {
         interrupt: Interrupt,
     ) -> Result<Self> {
         let store = open_store(project)?;
-        let mut worker = Worker::new(project, loaded.lab.target);
+        let mut worker = Worker::stopped_by(project, loaded.lab.target, &interrupt);
         let environment = ask_environment(&mut worker)?;
         let environment_id = environment.id();
         let run = new_run_id(&loaded.lab.name)?;
@@ -139,6 +141,11 @@ impl Campaign {
             cuda::readiness::sanitizers(&self.project.work_dir)?;
         }
         Ok(())
+    }
+
+    /// Forgets what was asked and not answered, after something was stopped in the middle.
+    pub fn drop_queued(&mut self) {
+        self.pool.clear();
     }
 
     /// Returns how many trials the run held when it was taken up.

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use anyhow::{Context, Result, bail};
 use warpsmith_evidence::Store;
-use warpsmith_model::{RunRecord, RunSettings, RunStatus};
+use warpsmith_model::{Goal, RunRecord, RunSettings, RunStatus};
 
 use super::{Campaign, ask_environment, open_store};
 use crate::interrupt::Interrupt;
@@ -98,6 +98,12 @@ fn resumable(record: &RunRecord) -> Result<Result<RunSettings, String>> {
     let settings: RunSettings = serde_json::from_value(serde_json::to_value(&record.settings)?)
         .with_context(|| format!("the settings of {} cannot be read", record.id))?;
     let (run, goal) = (&record.id, settings.goal.name());
+    if settings.goal == Goal::Mcp {
+        return Ok(Err(format!(
+            "{run} is the session of a coding agent, which only the agent could go on with\nhint: \
+             `warpsmith show {run}` shows what came of it; `warpsmith runs` lists every run"
+        )));
+    }
     if !settings.goal.can_resume() {
         return Ok(Err(format!(
             "{run} is a `{goal}` run, which is quicker to start again than to resume\nhint: \

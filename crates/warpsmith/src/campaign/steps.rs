@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use warpsmith_device::{bind, cuda};
-use warpsmith_model::lab::{Kernel, TargetKind, Workload};
+use warpsmith_model::lab::{Kernel, Lab, TargetKind, Workload};
 use warpsmith_model::{
     Answer, Ask, Candidate, ChainRecord, Environment, Fidelity, Finding, Objective, Origin, Params,
     Trial, Value, suggest, units,
@@ -124,13 +124,7 @@ impl Campaign {
 
     /// Returns a kernel of the lab by name.
     pub fn kernel(&self, name: &str) -> Result<Kernel> {
-        self.loaded.lab.kernel(name).cloned().with_context(|| {
-            let names: Vec<&str> =
-                self.loaded.lab.kernels.iter().map(|kernel| kernel.name.as_str()).collect();
-            let meant = suggest::closest(name, names.iter().copied());
-            let meant = meant.map_or_else(String::new, |meant| format!("did you mean `{meant}`? "));
-            format!("the lab has no kernel `{name}`\nhint: {meant}it has {}", names.join(", "))
-        })
+        kernel_of(&self.loaded.lab, name).cloned()
     }
 
     /// Ranks configurations by microbenchmark and returns the trials.
@@ -377,6 +371,16 @@ impl Campaign {
     pub fn stop_if_asked(&self) -> Result<()> {
         if self.interrupt.asked() { Err(Interrupted.into()) } else { Ok(()) }
     }
+}
+
+/// Returns a kernel of a lab by name.
+pub fn kernel_of<'a>(lab: &'a Lab, name: &str) -> Result<&'a Kernel> {
+    lab.kernel(name).with_context(|| {
+        let names: Vec<&str> = lab.kernels.iter().map(|kernel| kernel.name.as_str()).collect();
+        let meant = suggest::closest(name, names.iter().copied());
+        let meant = meant.map_or_else(String::new, |meant| format!("did you mean `{meant}`? "));
+        format!("the lab has no kernel `{name}`\nhint: {meant}it has {}", names.join(", "))
+    })
 }
 
 /// Returns the valid configurations of a kernel that an environment can build.

@@ -13,10 +13,12 @@ use crate::output::{DIM, WARN, json, paint, result};
 /// Compare kernels and baselines, paired and interleaved
 ///
 /// Each contender is a kernel (`30_register_tile`), a kernel with parameters
-/// (`30_register_tile:BLOCK_M=32,BLOCK_N=64`), a baseline (`onnxruntime`) or the winner of a run
-/// (`run:attention-2026...`). The first is the one that the others are measured against. With none
-/// named: the lab's last rung, its oracle and every baseline. Exits with 1 when a contender fails
-/// (its output is wrong, it crashes, it does not compile); a library that is not installed is listed.
+/// (`30_register_tile:BLOCK_M=32,BLOCK_N=64`), a baseline (`onnxruntime`), the winner of a run
+/// (`run:attention-2026...`) or the candidate of a trial (`trial:5f0c...`). Of candidates that no
+/// file of the lab holds, the evidence has the source. The first is the one that the others are
+/// measured against. With none named: the lab's last rung, its oracle and every baseline. Exits with 1
+/// when a contender fails (its output is wrong, it crashes, it does not compile); a library that is
+/// not installed is listed.
 #[derive(Debug, Args)]
 pub struct CompareArgs {
     /// Folder of the lab
@@ -106,11 +108,16 @@ fn contenders(campaign: &Campaign, names: &[String]) -> Result<Vec<ContenderRequ
     names.iter().map(|name| contender(campaign, name)).collect()
 }
 
-fn contender(campaign: &Campaign, name: &str) -> Result<ContenderRequest> {
+/// Finds who is meant by a name.
+pub fn contender(campaign: &Campaign, name: &str) -> Result<ContenderRequest> {
     let lab = &campaign.loaded.lab;
     if let Some(run) = name.strip_prefix("run:") {
         let winner = campaign.winner_of(run)?;
         return Ok(winner.contender(&format!("{} of {run}", winner.kernel.name)));
+    }
+    if let Some(trial) = name.strip_prefix("trial:") {
+        let winner = campaign.candidate_of(trial)?;
+        return Ok(winner.contender(&format!("{} of trial {trial}", winner.kernel.name)));
     }
     if lab.baselines.iter().any(|baseline| baseline.name == name) {
         let mut all = campaign.baseline_contenders();
@@ -127,7 +134,8 @@ fn contender(campaign: &Campaign, name: &str) -> Result<ContenderRequest> {
     Ok(campaign.winner(&kernel, &params).contender(name))
 }
 
-fn workloads(campaign: &Campaign, names: &[String]) -> Result<Vec<String>> {
+/// Returns the workloads that were named, or all of the lab's.
+pub fn workloads(campaign: &Campaign, names: &[String]) -> Result<Vec<String>> {
     let known: Vec<String> =
         campaign.loaded.lab.workloads.iter().map(|workload| workload.name.clone()).collect();
     if names.is_empty() {

@@ -1,13 +1,18 @@
 //! `warpsmith export`: the evidence in formats that other tools read.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use anyhow::{Result, bail};
+use anyhow::{Context as _, Result, bail};
 use clap::{Args, ValueEnum};
+use warpsmith_evidence::derive::winner;
 use warpsmith_evidence::{Store, export};
+use warpsmith_model::{RunRecord, RunSettings};
 
 use super::Context;
-use crate::output::{json, result};
+use crate::campaign::evolve::write_kernel;
+use crate::campaign::restore;
+use crate::labdir;
+use crate::output::{json, result, say};
 
 /// Write the evidence of a run for other tools
 #[derive(Debug, Args)]
@@ -24,7 +29,8 @@ pub struct ExportArgs {
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Format {
-    /// micro_log.csv, micro_best.json, evo_log.csv, evo_best.json
+    /// micro_log.csv, micro_best.json, evo_log.csv, evo_best.json; the winner's source and contract where
+    /// a model or an agent wrote it
     Csv,
     /// evidence.json: everything
     Json,
@@ -57,7 +63,10 @@ pub fn run(context: &Context, arguments: ExportArgs) -> Result<()> {
         Format::Flashinfer => &[export::Format::FlashInfer],
         Format::All => &export::Format::ALL,
     };
-    let files = export::export(&store, &record, &out, formats)?;
+    let mut files = export::export(&store, &record, &out, formats)?;
+    if matches!(arguments.format, Format::Csv | Format::All) {
+        files.extend(winner_files(&store, &record, &out)?);
+    }
     if files.is_empty() && matches!(arguments.format, Format::Dispatch) {
         bail!(
             "{run} has no dispatch table: no finalists were measured against each other\nhint: \
@@ -77,4 +86,30 @@ pub fn run(context: &Context, arguments: ExportArgs) -> Result<()> {
         result(file.display());
     }
     Ok(())
+}
+
+/// Writes the source and the contract of a run's winner where no file of the lab holds them, because a
+/// model or an agent wrote it.
+fn winner_files(store: &Store, record: &RunRecord, out: &Path) -> Result<Vec<PathBuf>> {
+    let is_written = !store.calls(&record.id)?.is_empty() || !store.sources(&record.id)?.is_empty();
+    if !is_written {
+        return Ok(Vec::new());
+    }
+    let (summaries, comparisons) = (store.summaries(&record.id)?, store.comparisons(&record.id)?);
+    let Some(winner) = winner(record, &summaries, &comparisons) else {
+        say(format!("{} has no winner, so there is no source of it", record.id));
+        return Ok(Vec::new());
+    };
+    let candidate = store.trial(&winner.entry.trial.id.to_string())?.job.candidate;
+    let settings: RunSettings = serde_json::from_value(serde_json::to_value(&record.settings)?)
+        .with_context(|| format!("the settings of {} cannot be read", record.id))?;
+    let lab = labdir::load(&settings.lab_dir)
+        .with_context(|| format!("the winner keeps a contract of the lab that {} used", record.id))?
+        .lab;
+    if lab.kernel(&candidate.kernel).is_some() {
+        say(format!("the winner is the lab's own `{}`; its files are there", candidate.kernel));
+        return Ok(Vec::new());
+    }
+    let kernel = restore(store, &lab, &record.id, &candidate)?;
+    Ok(write_kernel(&kernel, lab.target, out)?.into())
 }

@@ -2,8 +2,8 @@
 
 mod ablate;
 mod build;
-mod check;
-mod compare;
+pub(crate) mod check;
+pub(crate) mod compare;
 mod convert;
 mod curves;
 mod doctor;
@@ -12,9 +12,10 @@ mod evolve;
 mod export;
 mod fastp;
 mod import;
+mod mcp;
 mod micro;
 mod new;
-mod profile;
+pub(crate) mod profile;
 mod replay;
 mod report;
 mod resume;
@@ -25,7 +26,7 @@ mod setup;
 mod show;
 mod simulate;
 mod space;
-mod summary;
+pub(crate) mod summary;
 mod tune;
 
 use std::path::PathBuf;
@@ -97,6 +98,7 @@ enum Command {
     Import(import::ImportArgs),
     Fastp(fastp::FastpArgs),
     Doctor(doctor::DoctorArgs),
+    Mcp(mcp::McpArgs),
     Schema(schema::SchemaArgs),
     Setup(setup::SetupArgs),
     Build(build::BuildArgs),
@@ -148,6 +150,7 @@ pub fn dispatch(cli: Cli) -> Result<()> {
         Command::Import(arguments) => import::run(&context, arguments),
         Command::Fastp(arguments) => fastp::run(&context, arguments),
         Command::Doctor(arguments) => doctor::run(&context, arguments),
+        Command::Mcp(arguments) => mcp::run(&context, arguments),
         Command::Schema(arguments) => schema::run(&context, arguments),
         Command::Setup(arguments) => setup::run(&context, arguments),
         Command::Build(arguments) => build::run(&context, arguments),

@@ -9,8 +9,8 @@ use warpsmith_model::diagnose::{Basis, Scene, diagnose, gap};
 use warpsmith_model::lab::{Kernel, TargetKind};
 use warpsmith_model::roofline::WorkSize;
 use warpsmith_model::{
-    Ceilings, CounterSource, Diagnosis, Environment, Gap, Goal, LabRecord, Outcome, ProfileRecord,
-    RunId, WorkloadProfile, units,
+    Ceilings, CounterSource, Diagnosis, Environment, Gap, Goal, LabRecord, Outcome, Params,
+    ProfileRecord, RunId, WorkloadProfile, units,
 };
 
 use super::check::KernelArgs;
@@ -37,19 +37,31 @@ pub struct ProfileArgs {
 
 /// What was found, on one workload.
 #[derive(Debug, Serialize)]
-struct Finding {
-    workload: String,
-    diagnosis: Diagnosis,
-    gap: Option<Gap>,
+pub struct Finding {
+    /// The workload.
+    pub workload: String,
+    /// What bounds the kernel there.
+    pub diagnosis: Diagnosis,
+    /// Where the time goes, by a model.
+    pub gap: Option<Gap>,
 }
 
 /// A profile, and what it is seen against.
-struct Profiled {
+#[derive(Debug)]
+pub struct Profiled {
     run: RunId,
-    record: ProfileRecord,
+    /// What the profiler saw.
+    pub record: ProfileRecord,
     environment: Environment,
     ceilings: Ceilings,
     lab: LabRecord,
+}
+
+impl Profiled {
+    /// Says what holds the kernel back, by workload.
+    pub fn findings(&self) -> Vec<Finding> {
+        self.record.workloads.iter().map(|workload| find(self, workload)).collect()
+    }
 }
 
 pub fn run(context: &Context, arguments: ProfileArgs) -> Result<()> {
@@ -65,8 +77,7 @@ pub fn run(context: &Context, arguments: ProfileArgs) -> Result<()> {
     }
     let settings = plain_settings(Goal::Profile, &lab)?;
     let profiled = with_campaign(context, &lab, settings, |campaign| steps(campaign, &arguments))?;
-    let findings: Vec<Finding> =
-        profiled.record.workloads.iter().map(|it| find(&profiled, it)).collect();
+    let findings = profiled.findings();
     if context.json {
         return json(&serde_json::json!({
             "run": profiled.run, "record": profiled.record, "findings": findings,
@@ -90,15 +101,25 @@ fn steps(campaign: &mut Campaign, arguments: &ProfileArgs) -> Result<Profiled> {
     let kernel = chosen.or_else(|| campaign.loaded.lab.kernels.last().cloned());
     let kernel = kernel.context("the lab has no kernel")?;
     let params = arguments.kernel.params(&kernel)?;
-    if let Some(reason) = campaign.unavailable(&kernel, &params) {
+    profile_kernel(campaign, &kernel, &params, &arguments.workload)
+}
+
+/// Judges, times and profiles a kernel on the workloads that were named, or else on the largest.
+pub fn profile_kernel(
+    campaign: &mut Campaign,
+    kernel: &Kernel,
+    params: &Params,
+    workloads: &[String],
+) -> Result<Profiled> {
+    if let Some(reason) = campaign.unavailable(kernel, params) {
         bail!("`{}` cannot be profiled: {reason}", kernel.name);
     }
-    let workloads = workloads(campaign, &kernel, &arguments.workload)?;
+    let workloads = chosen(campaign, kernel, workloads)?;
     let chain = campaign.prove_on(workloads.clone())?;
     say(format!("  {:<9} {}", "chain", summary::chain_words(&chain)));
     let ceilings = campaign.ceilings()?;
     campaign.stop_if_asked()?;
-    let trial = campaign.rank_on(&kernel, &params, workloads)?;
+    let trial = campaign.rank_on(kernel, params, workloads)?;
     if !matches!(trial.outcome, Outcome::Passed { .. }) {
         let words = format!("`{}` is not profiled: {}", kernel.name, trial.outcome.describe());
         return Err(CliFailure::Candidate(words).into());
@@ -106,7 +127,7 @@ fn steps(campaign: &mut Campaign, arguments: &ProfileArgs) -> Result<Profiled> {
     campaign.stop_if_asked()?;
     let n_workloads = trial.job.workloads.len();
     say(format!("  {:<9} {} on {n_workloads} workload(s)", "profile", kernel.name));
-    let record = campaign.profile(&kernel, &params, &trial)?;
+    let record = campaign.profile(kernel, params, &trial)?;
     Ok(Profiled {
         run: campaign.run.clone(),
         record,
@@ -116,7 +137,7 @@ fn steps(campaign: &mut Campaign, arguments: &ProfileArgs) -> Result<Profiled> {
     })
 }
 
-fn workloads(campaign: &Campaign, kernel: &Kernel, names: &[String]) -> Result<Vec<String>> {
+fn chosen(campaign: &Campaign, kernel: &Kernel, names: &[String]) -> Result<Vec<String>> {
     let served = campaign.served(kernel)?;
     if served.is_empty() {
         bail!("kernel `{}` serves none of the lab's workloads (see its `requires`)", kernel.name);

@@ -47,7 +47,7 @@ pub fn run(context: &Context, arguments: ResumeArgs) -> Result<()> {
             let bundled = to_the_end(campaign, evidence::steps)?;
             evidence::show(context, &bundled)
         }
-        goal @ (Goal::Check | Goal::Compare | Goal::Profile) => {
+        goal @ (Goal::Check | Goal::Compare | Goal::Profile | Goal::Mcp) => {
             bail!("a `{}` run cannot be resumed, and was", goal.name())
         }
     }

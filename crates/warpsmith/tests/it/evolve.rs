@@ -103,6 +103,80 @@ fn an_evolution_is_gated_reported_resumed_and_replayed() {
     assert!(said.contains("was edited"), "{said}");
 }
 
+/// Adds a kernel to the lab that is right and so slow that anything is faster.
+fn add_slow_kernel(project: &Project) {
+    let kernels = project.lab().join("kernels");
+    let slow = right("slow", "").replace(
+        "y[row * d + i] = bias",
+        "for (volatile int pause = 0; pause < 30; pause++) {}\n            y[row * d + i] = bias",
+    );
+    let code = slow.split("```").nth(1).expect("a block of code");
+    let code = code.trim_start_matches("c\n");
+    std::fs::write(kernels.join("05_slow.c"), code).expect("written");
+    std::fs::copy(kernels.join("00_naive.toml"), kernels.join("05_slow.toml")).expect("copied");
+}
+
+#[test]
+fn a_winner_that_a_model_wrote_is_exported_and_compared_from_the_evidence() {
+    let project = Project::new();
+    add_slow_kernel(&project);
+    let tuned = right("stepped", "").replace("i++", "i += STEP") + "tunables:\nSTEP = [1]\n";
+    write_tape(&project, &[tuned]);
+    let mut evolve = vec!["evolve", "labs/probe", "--kernel", "05_slow", "--models", "models.toml"];
+    evolve.extend(["--trials", "1", "--seed", "5"]);
+    let evolved = project.json(&evolve);
+    assert_eq!(evolved["evolution"]["is_evolved"], true, "{evolved}");
+    let run = evolved["run"].as_str().expect("a run").to_string();
+
+    let files = project.json(&["export", &run, "--out", "exported"]);
+    let files = files["files"].to_string();
+    for file in ["exported/e000_stepped.c", "exported/e000_stepped.toml"] {
+        assert!(files.contains(file), "{file} is not in {files}");
+    }
+    // What was exported is a kernel that the lab takes.
+    let source = ["--source", "exported/e000_stepped.c"];
+    let contract = ["--contract", "exported/e000_stepped.toml", "--quick"];
+    project.ok(&[&["check", "labs/probe"][..], &source, &contract].concat());
+
+    // By its run, and by its trial.
+    let trial = evolved["winner"]["trial"].as_str().expect("a trial");
+    for contender in [format!("run:{run}"), format!("trial:{trial}")] {
+        let compared =
+            project.json(&["compare", "labs/probe", &contender, "05_slow", "--time", "0.3"]);
+        assert_eq!(compared["speedups"][0]["verdict"], "faster", "{contender}: {compared}");
+    }
+    let edited = project.lab().join("kernels/05_slow.c");
+    let text = std::fs::read_to_string(&edited).expect("a source");
+    std::fs::write(&edited, format!("{text}\n// edited\n")).expect("written");
+    let trial = format!("trial:{trial}");
+    let said = project.fails(2, &["compare", "labs/probe", &trial, "00_naive"]);
+    assert!(said.contains("before it was edited"), "{said}");
+}
+
+#[test]
+fn an_ablation_gives_every_mode_the_same_budget_and_keeps_the_comparison() {
+    let project = Project::new();
+    add_slow_kernel(&project);
+    write_tape(&project, &[right("plain", ""), "no code".to_string()]);
+    let mut evolve = vec!["evolve", "labs/probe", "--kernel", "05_slow", "--models", "models.toml"];
+    evolve.extend(["--trials", "2", "--seed", "5", "--workload", "n256d1024", "--ablate"]);
+    let ablated = project.json(&evolve);
+    let modes = ablated["modes"].as_array().expect("modes");
+    let names: Vec<&str> = modes.iter().filter_map(|it| it["mode"].as_str()).collect();
+    assert_eq!(names, ["free", "insight", "full", "best-of-n"], "{ablated}");
+    for mode in modes {
+        assert_eq!((&mode["calls"], &mode["correct"]), (&2.into(), &1.into()), "{mode}");
+    }
+    assert_eq!(project.statuses(), ["finished"; 4]);
+    let store = project.store();
+    let last = store.run("latest").expect("a run").id;
+    let kept = store.ablation(&last).expect("readable").expect("kept");
+    assert_eq!(kept.arms.len(), 4);
+    assert!(kept.arms.iter().all(|arm| arm.best_speedups.iter().all(|it| *it > 1.0)), "{kept:?}");
+    let report = project.path().join(ablated["report"].as_str().expect("a path"));
+    assert!(std::fs::read_to_string(report).expect("the report").contains("best-of-n"));
+}
+
 #[test]
 fn no_key_reaches_the_evidence() {
     let project = Project::new();

@@ -8,5 +8,6 @@ mod help;
 mod import;
 mod kills;
 mod labs;
+mod mcp;
 mod support;
 mod tuning;

@@ -6,8 +6,12 @@ use super::super::data::View;
 use super::super::html::{Html, html};
 
 pub(super) fn body(view: &View<'_>) -> Html {
-    let settings = serde_json::to_value(&view.data.run.settings).and_then(serde_json::from_value);
+    let settings: Result<RunSettings, _> =
+        serde_json::to_value(&view.data.run.settings).and_then(serde_json::from_value);
     let command = match settings {
+        Ok(settings) if settings.goal == Goal::Mcp => html!(
+            "<p>A coding agent asked for these candidates one by one. <code>warpsmith compare LAB trial:TRIAL</code> measures one of them again, from the source that the evidence keeps.</p>\n"
+        ),
         Ok(settings) => {
             html!("<pre class='command'><code>{}</code></pre>\n", command(view, &settings))
         }
@@ -69,7 +73,7 @@ fn command(view: &View<'_>, settings: &RunSettings) -> String {
                 }
             }
         }
-        Goal::Check | Goal::Compare | Goal::Profile => {}
+        Goal::Check | Goal::Compare | Goal::Profile | Goal::Mcp => {}
     }
     if matches!(settings.goal, Goal::Run | Goal::Tune | Goal::Micro | Goal::Evidence) {
         words.push("--fresh".to_string());

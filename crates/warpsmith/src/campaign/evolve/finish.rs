@@ -1,6 +1,6 @@
 //! Before and after the loop: what an evolution starts from, and whether its best holds.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
@@ -140,20 +140,24 @@ impl Campaign {
     /// Writes the source and the contract of an evolution's best beside the evidence.
     pub fn write_evolved(&self, kernel: &Kernel, dir: Option<PathBuf>) -> Result<PathBuf> {
         let dir = dir.unwrap_or_else(|| self.project.evidence_dir.join(&self.run.0));
-        std::fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
-        let ending = match self.loaded.lab.target {
-            TargetKind::Cpu => "c",
-            TargetKind::Cuda => "cu",
-        };
-        let source = dir.join(format!("{}.{ending}", kernel.name));
-        for (path, text) in
-            [(&source, &kernel.source), (&source.with_extension("toml"), &kernel.contract)]
-        {
-            std::fs::write(path, text)
-                .with_context(|| format!("cannot write {}", path.display()))?;
-        }
+        let [source, _] = write_kernel(kernel, self.loaded.lab.target, &dir)?;
         Ok(source)
     }
+}
+
+/// Writes the source and the contract of a kernel into a folder, as a lab has them; returns both paths.
+pub fn write_kernel(kernel: &Kernel, target: TargetKind, dir: &Path) -> Result<[PathBuf; 2]> {
+    std::fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
+    let ending = match target {
+        TargetKind::Cpu => "c",
+        TargetKind::Cuda => "cu",
+    };
+    let source = dir.join(format!("{}.{ending}", kernel.name));
+    let contract = source.with_extension("toml");
+    for (path, text) in [(&source, &kernel.source), (&contract, &kernel.contract)] {
+        std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    Ok([source, contract])
 }
 
 /// Returns the calls of a run, with their replies.

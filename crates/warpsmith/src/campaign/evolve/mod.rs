@@ -20,8 +20,9 @@ use std::time::Instant;
 use anyhow::{Result, bail};
 use warpsmith_model::lab::{Kernel, Lab};
 use warpsmith_model::{
-    Blob, BlobId, CallAnswer, CallRecord, Ceilings, EvolveSettings, FORMAT_VERSION, Fidelity,
-    Finding, Operator, Origin, Params, ReplyVerdict, Trial, TunableRecord, Usage,
+    Blob, BlobId, CallAnswer, CallRecord, Ceilings, CrashCause, EvolveSettings, FORMAT_VERSION,
+    Fidelity, Finding, Operator, Origin, Outcome, Params, ReplyVerdict, Trial, TunableRecord,
+    Usage,
 };
 use warpsmith_search::evolve::{
     Completion, Evolution, EvolutionConfig, LlmError, Member, Plan, Proposed, Rejected, Standing,
@@ -36,7 +37,7 @@ use super::steps::Interrupted;
 use crate::llm::Panel;
 
 pub use budget::{Budget, Stop};
-pub use finish::EvolvedSummary;
+pub use finish::{EvolvedSummary, write_kernel};
 pub use replay::{Again, Replayed, replay};
 pub use tally::Tally;
 
@@ -375,19 +376,21 @@ impl Attempt<'_> {
             evolution.twin(self.plan, self.proposed);
             return Ok(());
         }
-        tally.evaluated(&first.trial);
-        let trial = match score(&first.trial).time_s() {
-            Some(_) => self.tuned(bench, first.trial, tally)?,
-            None => {
-                let said = failure(&first.trial.outcome, first.log.as_deref());
-                let failure = said.unwrap_or_else(|| "it has no time on some workload".to_string());
-                let standing = Standing::Invalid { failure };
-                let member = self.member(&first.trial, standing);
-                evolution.observe(self.plan, self.proposed, member, false);
-                return Ok(());
-            }
+        let is_timed = score(&first.trial).time_s().is_some();
+        let trial = if is_timed || is_of_its_parameters(&first.trial.outcome) {
+            self.tuned(bench, first.trial.clone(), tally)?
+        } else {
+            first.trial.clone()
         };
-        let Some(time_s) = score(&trial).time_s() else { bail!("a tuned trial has a time") };
+        tally.evaluated(&trial);
+        let Some(time_s) = score(&trial).time_s() else {
+            let said = failure(&first.trial.outcome, first.log.as_deref());
+            let failure = said.unwrap_or_else(|| "it has no time on some workload".to_string());
+            let standing = Standing::Invalid { failure };
+            let member = self.member(&first.trial, standing);
+            evolution.observe(self.plan, self.proposed, member, false);
+            return Ok(());
+        };
         let params = trial.job.candidate.params.clone();
         let winner = Winner { kernel: kernel.clone(), params: params.clone() };
         let best = accepted.last().expect("the seed is the first");
@@ -456,6 +459,22 @@ impl Attempt<'_> {
             }
         }
         Ok(best)
+    }
+}
+
+/// Says whether other parameters of the same source may succeed: a tile that does not fit into the
+/// registers or the shared memory, or that an assertion of the source refuses, is one of several.
+/// What computes something wrong does so with other tiles too.
+fn is_of_its_parameters(outcome: &Outcome) -> bool {
+    match outcome {
+        Outcome::CompileFailed { .. } => true,
+        Outcome::Crashed { cause, .. } => {
+            matches!(cause, CrashCause::Device { .. } | CrashCause::NotLoadable { .. })
+        }
+        Outcome::TimedOut { .. }
+        | Outcome::Incorrect { .. }
+        | Outcome::Implausible { .. }
+        | Outcome::Passed { .. } => false,
     }
 }
 
