@@ -15,6 +15,7 @@ import os
 import platform
 import resource
 import shutil
+import statistics
 import subprocess
 import sys
 import time
@@ -37,6 +38,11 @@ WIDER = {
     "BLOCK_N": [96, 192, 288, 384, 576],
     "CC": ["gcc"],
 }
+# What the author chose, which Warpsmith tries first and Kernel Tuner is not told: the least of everything,
+# so that there is something to find.
+POOR_CHOICE = {"VEC_BYTES": 16, "COLUMN_VECTORS": 2, "ROW_TILE": 4, "BLOCK_M": 24, "BLOCK_N": 96, "CC": "gcc"}
+# A best within this of the last best is as good for the question of how soon a search was there.
+SETTLED = 1.02
 
 
 def main():
@@ -61,6 +67,7 @@ def parse():
     parser.add_argument("--repeats", type=int, default=20, help="searches of each recorded space by each strategy")
     parser.add_argument("--rounds", type=int, default=3, help="times that spaces are built and the kernel is tuned")
     parser.add_argument("--budget", type=int, default=100, help="evaluations of the real kernel")
+    parser.add_argument("--stalled", type=int, default=25, help="evaluations of it without progress that end a search of ours")
     arguments = parser.parse_args()
     parts = arguments.only or sorted(PARTS)
     for part, folder in [("spaces", arguments.spaces), ("simulate", arguments.caches)]:
@@ -69,8 +76,8 @@ def parse():
             parser.error(f"{flag} must name a folder; `--only` leaves parts out")
     if not arguments.warpsmith.is_file():
         parser.error(f"{arguments.warpsmith} is not there: run `cargo build --release`, or give --warpsmith")
-    if arguments.repeats < 1 or arguments.rounds < 1 or arguments.budget < 1:
-        parser.error("--repeats, --rounds and --budget must be at least 1")
+    if min(arguments.repeats, arguments.rounds, arguments.budget, arguments.stalled) < 1:
+        parser.error("--repeats, --rounds, --budget and --stalled must be at least 1")
     return arguments
 
 
@@ -200,25 +207,37 @@ def kernel(arguments, python):
     constraints = [text.replace("VECTOR_BYTES", str(vector_bytes)) for text in contract["constraints"]]
     rounds = []
     for round_idx in range(arguments.rounds):
-        own = tune_own(arguments, lab, round_idx + 1)
+        stalled = ["--until", f"stalled:{arguments.stalled}"]
+        own = tune_own(arguments, lab, round_idx + 1, stalled)
+        own_whole = tune_own(arguments, lab, round_idx + 1, [])
         theirs = ask(python, {
             "do": "tune", "seed": round_idx + 1, "shape": SHAPE, "constraints": constraints,
             "tune_params": tunables, "entry": "gemm_timed", "source": timed_source(lab), "compiler": "gcc",
             "compiler_options": [*contract["flags"], "-fopenmp", f"-I{lab.parent / 'include'}", f"-I{lab / 'kernels'}"],
             "strategy": "simulated_annealing", "budget": arguments.budget,
         })
+        started = theirs.pop("started_unix_s")
+        theirs["settled_s"] = settled_s(theirs.pop("seen"), started)
         verdict = compare(arguments, lab, own["winner"], theirs["winner"])
-        rounds.append({"warpsmith": own, "kernel_tuner": theirs, "winner_speedup": verdict})
-        print(f"  {own['wall_s']:.1f} s against {theirs['wall_s']:.1f} s; winners {verdict}", file=sys.stderr)
+        whole_verdict = compare(arguments, lab, own_whole["winner"], theirs["winner"])
+        rounds.append({
+            "warpsmith": own, "warpsmith_whole": own_whole, "kernel_tuner": theirs,
+            "winner_speedup": verdict, "whole_winner_speedup": whole_verdict,
+        })
+        print(
+            f"  {own['wall_s']:.1f} s and {own_whole['wall_s']:.1f} s against {theirs['wall_s']:.1f} s; "
+            f"settled after {own['settled_s']:.1f}, {own_whole['settled_s']:.1f}, {theirs['settled_s']:.1f} s; "
+            f"winners {verdict} {whole_verdict}", file=sys.stderr,
+        )
     return {
-        "kernel": f"gemm/{KERNEL}", "workload": WORKLOAD, "budget": arguments.budget,
+        "kernel": f"gemm/{KERNEL}", "workload": WORKLOAD, "budget": arguments.budget, "stalled": arguments.stalled,
         "configurations": len(listed), "strategy": "simulated_annealing", "rounds": rounds,
     }
 
 
 def lab_copy():
-    """Copies the lab, with one compiler, since Kernel Tuner has no way to tune the compiler, and with more
-    sizes of blocks, so that there is something to search for."""
+    """Copies the lab, with one compiler, since Kernel Tuner has no way to tune the compiler, with more sizes
+    of blocks, so that there is something to search for, and with a poor choice of the author's."""
     labs = WORK / "labs"
     shutil.rmtree(labs, ignore_errors=True)
     shutil.copytree(ROOT / "labs" / "include", labs / "include")
@@ -227,7 +246,11 @@ def lab_copy():
     lines = []
     for line in path.read_text().splitlines():
         name = line.split("=")[0].strip()
-        lines.append(f"{name} = {json.dumps(WIDER[name])}" if name in WIDER else line)
+        if name in WIDER:
+            line = f"{name} = {json.dumps(WIDER[name])}"
+        elif name == "default":
+            line = "default = { " + ", ".join(f"{key} = {json.dumps(value)}" for key, value in POOR_CHOICE.items()) + " }"
+        lines.append(line)
     path.write_text("\n".join(lines) + "\n")
     return labs / "gemm"
 
@@ -253,13 +276,13 @@ float gemm_timed(const float *a, const float *b, float *c) {{
     return str(path)
 
 
-def tune_own(arguments, lab, seed):
+def tune_own(arguments, lab, seed, until):
     """Tunes from nothing: no evidence, no artifacts, no microbenchmark."""
     evidence, work = WORK / "evidence", WORK / "work"
     shutil.rmtree(evidence, ignore_errors=True)
     shutil.rmtree(work, ignore_errors=True)
     places = ["--evidence", evidence, "--work-dir", work]
-    budget = ["--budget", str(arguments.budget), "--time", "3600", "--seed", str(seed)]
+    budget = ["--budget", str(arguments.budget), "--time", "3600", "--seed", str(seed), *until]
     begun, begun_unix_s = time.monotonic(), time.time()
     summary, _ = warpsmith(
         arguments, "tune", lab, "--kernel", KERNEL, "--workload", WORKLOAD, "--seed-from", "none", *budget, *places
@@ -268,12 +291,26 @@ def tune_own(arguments, lab, seed):
     warpsmith(arguments, "export", summary["run"], "--format", "json", "--out", WORK / "export", *places)
     trials = json.loads((WORK / "export" / "evidence.json").read_text())["trials"]
     ranked = [row for row in trials if row["trial"]["job"]["fidelity"] == "rank"]
-    winner = summary["winner"]["params"]
-    seen = [row["at_unix_s"] - begun_unix_s for row in ranked if row["trial"]["job"]["candidate"]["params"] == winner]
+    seen = [(row["at_unix_s"], median_s(row["trial"]["outcome"])) for row in ranked]
     return {
-        "wall_s": wall_s, "evaluations": len(ranked), "winner_seen_s": min(seen),
-        "searched_s": max(row["at_unix_s"] for row in ranked) - begun_unix_s, "winner": winner,
+        "wall_s": wall_s, "evaluations": len(ranked), "settled_s": settled_s(seen, begun_unix_s),
+        "searched_s": max(row["at_unix_s"] for row in ranked) - begun_unix_s, "winner": summary["winner"]["params"],
     }
+
+
+def median_s(outcome):
+    """The median time of a complete evaluation; none of one that failed or was given up."""
+    measured = outcome.get("measurements", [])
+    if outcome["verdict"] != "passed" or not measured or measured[0]["stop"] == "hopeless":
+        return None
+    return statistics.median(measured[0]["samples_s"])
+
+
+def settled_s(seen, begun_unix_s):
+    """When a search had first measured something within 2 % of the best that it ever measured."""
+    timed = [(at, time_s) for at, time_s in seen if time_s is not None]
+    least = min(time_s for _, time_s in timed)
+    return min(at for at, time_s in timed if time_s <= SETTLED * least) - begun_unix_s
 
 
 def compare(arguments, lab, own, theirs):

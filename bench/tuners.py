@@ -138,6 +138,7 @@ def simulate(job):
 
 def tune(job):
     """Tunes a C function with Kernel Tuner; returns the winner and when each evaluation was done."""
+    import datetime
     import random
 
     import kernel_tuner
@@ -152,7 +153,7 @@ def tune(job):
     b = rng.standard_normal((k, n), dtype=numpy.float32)
     c = numpy.zeros((m, n), dtype=numpy.float32)
     names = list(job["tune_params"])
-    begun = time.monotonic()
+    begun, begun_unix_s = time.monotonic(), time.time()
     # The expected result is part of the job: both tools check every configuration.
     expected = (a.astype(numpy.float64) @ b.astype(numpy.float64)).astype(numpy.float32)
     results, _ = kernel_tuner.tune_kernel(
@@ -174,8 +175,11 @@ def tune(job):
     wall_s = time.monotonic() - begun
     timed = [row for row in results if isinstance(row.get("time"), (int, float))]
     best = min(timed, key=lambda row: row["time"])
+    at = lambda row: datetime.datetime.fromisoformat(row["timestamp"]).timestamp()
     return {
         "wall_s": wall_s,
+        "started_unix_s": begun_unix_s,
+        "seen": [(at(row), float(row["time"])) for row in timed],
         "evaluations": len(results),
         "winner": {name: best[name] for name in names},
         "time_ms": float(best["time"]),

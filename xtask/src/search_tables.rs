@@ -78,44 +78,51 @@ pub fn tuners(result: &Value) -> Result<String> {
     Ok(lines.join("\n"))
 }
 
-/// A row per round of tuning a real kernel with both.
+/// Rows per round of tuning a real kernel with both.
 pub fn kernel(result: &Value) -> Result<String> {
+    let stalled = text(&result["stalled"]);
     let mut lines = vec![
         format!(
-            "`{}` on {}: {} configurations, {} evaluations, one compiler.",
+            "`{}` on {}: {} configurations, {} evaluations at most, one compiler.",
             text(&result["kernel"]),
             text(&result["workload"]),
             text(&result["configurations"]),
             text(&result["budget"])
         ),
         String::new(),
-        "| round | Warpsmith, verified winner | its search alone | winner first measured | Kernel Tuner | speed-up of Warpsmith's winner over Kernel Tuner's |"
+        "| round | tuner | evaluations | from nothing to a winner | its search alone | first within 2 % of its best | speed-up of its winner over Kernel Tuner's |"
             .to_string(),
-        "|--:|--:|--:|--:|--:|--:|".to_string(),
+        "|--:|---|--:|--:|--:|--:|--:|".to_string(),
     ];
     let rounds = result["rounds"].as_array().context("the result has no rounds")?;
     for (idx, round) in rounds.iter().enumerate() {
-        let own = &round["warpsmith"];
-        let speedup = &round["winner_speedup"];
-        let ratio = match speedup["same"].as_bool() {
-            Some(true) => "the same".to_string(),
-            _ => format!(
-                "{:.2} [{:.2}, {:.2}]",
-                number(&speedup["mid"])?,
-                number(&speedup["low"])?,
-                number(&speedup["high"])?
-            ),
-        };
-        lines.push(format!(
-            "| {} | {} | {} | {} | {} | {ratio} |",
-            idx + 1,
-            time(number(&own["wall_s"])?),
-            time(number(&own["searched_s"])?),
-            time(number(&own["winner_seen_s"])?),
-            time(number(&round["kernel_tuner"]["wall_s"])?),
-        ));
+        let until = format!("Warpsmith, `--until stalled:{stalled}`");
+        for (name, field, speedup) in [
+            (until.as_str(), "warpsmith", Some("winner_speedup")),
+            ("Warpsmith", "warpsmith_whole", Some("whole_winner_speedup")),
+            ("Kernel Tuner", "kernel_tuner", None),
+        ] {
+            let own = &round[field];
+            let ratio = speedup.map_or(Ok(String::new()), |field| ratio(&round[field]))?;
+            let searched = own["searched_s"].as_f64().map_or_else(String::new, time);
+            lines.push(format!(
+                "| {} | {name} | {} | {} | {searched} | {} | {ratio} |",
+                idx + 1,
+                text(&own["evaluations"]),
+                time(number(&own["wall_s"])?),
+                time(number(&own["settled_s"])?),
+            ));
+        }
     }
     Ok(lines.join("\n"))
+}
+
+fn ratio(speedup: &Value) -> Result<String> {
+    if speedup["same"].as_bool() == Some(true) {
+        return Ok("the same".to_string());
+    }
+    let [mid, low, high] = [&speedup["mid"], &speedup["low"], &speedup["high"]].map(number);
+    Ok(format!("{:.2} [{:.2}, {:.2}]", mid?, low?, high?))
 }
 
 fn rows(result: &Value) -> Result<&Vec<Value>> {

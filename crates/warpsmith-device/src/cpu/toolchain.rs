@@ -118,7 +118,7 @@ fn version(path: &Path) -> Result<String, Fault> {
     }
     let folder = super::artifacts::WorkFolder::create(&std::env::temp_dir()).map_err(broken)?;
     let arguments = ["--version".to_string()];
-    let output = run(path, &arguments, folder.path(), VERSION_DEADLINE).map_err(broken)?;
+    let output = run(path, &arguments, folder.path(), None, VERSION_DEADLINE).map_err(broken)?;
     let failed = |why: &str| Fault::Unavailable(format!("`{} --version`: {why}", path.display()));
     if output.end != End::Exited(0) {
         return Err(failed(&output.end.in_words()));
@@ -168,16 +168,17 @@ impl End {
 }
 
 /// Runs a compiler in a folder, where alone it may write, and kills it and all of its children at
-/// the deadline.
+/// the deadline. It may read the system's folders, and one more if that is given.
 pub(crate) fn run(
     program: &Path,
     arguments: &[String],
     folder: &Path,
+    readable: Option<&Path>,
     deadline: Duration,
 ) -> io::Result<Output> {
     let log_path = folder.join("log.txt");
     let log = File::create(&log_path)?;
-    let rules = file_rules(program, folder).map_err(io::Error::other)?;
+    let rules = file_rules(program, folder, readable).map_err(io::Error::other)?;
     let mut command = Command::new(program);
     command
         .args(arguments)
@@ -227,7 +228,11 @@ pub(crate) fn run(
 }
 
 /// Prepares the rules that confine a compiler; none where the kernel cannot enforce any.
-fn file_rules(program: &Path, folder: &Path) -> Result<Option<OwnedFd>, landlock::RulesetError> {
+fn file_rules(
+    program: &Path,
+    folder: &Path,
+    readable_too: Option<&Path>,
+) -> Result<Option<OwnedFd>, landlock::RulesetError> {
     const KNOWN: ABI = ABI::V5;
     let program = fs::canonicalize(program).unwrap_or_else(|_| program.to_path_buf());
     let mut readable: Vec<PathBuf> = READABLE.iter().map(PathBuf::from).collect();
@@ -240,6 +245,7 @@ fn file_rules(program: &Path, folder: &Path) -> Result<Option<OwnedFd>, landlock
         readable.extend(parts.iter().map(|part| prefix.join(part)));
     }
     readable.push(program);
+    readable.extend(readable_too.map(Path::to_path_buf));
     readable.retain(|path| path.exists());
     let rules = Ruleset::default()
         .set_compatibility(CompatLevel::BestEffort)

@@ -38,7 +38,7 @@ pub(super) fn describe(parts_dir: &Path) -> Result<String, Fault> {
     let broken = |source| Fault::Broken { what: format!("running {}", program.display()), source };
     let folder = artifacts::WorkFolder::create(&std::env::temp_dir()).map_err(broken)?;
     let arguments = ["--version".to_string()];
-    let output = toolchain::run(&program, &arguments, folder.path(), VERSION_DEADLINE);
+    let output = toolchain::run(&program, &arguments, folder.path(), None, VERSION_DEADLINE);
     let output = output.map_err(broken)?;
     let version = version_in(&output.log).ok_or_else(|| {
         Fault::Unavailable(format!(
@@ -82,10 +82,9 @@ pub(super) fn compile_unit(cache_dir: &Path, unit: &Unit) -> Result<Artifact, Fa
     }
     write_below(folder.path(), &unit.file_name, &unit.source).map_err(broken)?;
     let started = Instant::now();
-    let output =
-        toolchain::run(&program, &options, folder.path(), unit.deadline).map_err(|source| {
-            Fault::Broken { what: format!("running {}", program.display()), source }
-        })?;
+    let output = toolchain::run(&program, &options, folder.path(), None, unit.deadline).map_err(
+        |source| Fault::Broken { what: format!("running {}", program.display()), source },
+    )?;
     let compile_s = started.elapsed().as_secs_f64();
     match output.end {
         toolchain::End::Exited(0) => {}

@@ -130,6 +130,70 @@ fn equal_units_are_compiled_once_and_different_ones_each() {
     }
 }
 
+/// A kernel that opens with system headers, compiled for the value of a macro.
+fn opened(compiler: &str, value: u32) -> Unit {
+    let source = format!(
+        "#include <stdint.h>\n#include <stdlib.h>\n#include <math.h>\n{}",
+        kernel("    z[0] = sqrtf(x[0]) + (float)abs(-VALUE) + (float)div(7, 2).quot;")
+    );
+    let value = ("VALUE".to_string(), value.to_string());
+    let flags = ["-O3", "-march=native"].map(str::to_string).to_vec();
+    Unit { defines: vec![value], flags, ..with_compiler(&source, compiler) }
+}
+
+#[test]
+fn headers_that_are_compiled_once_change_no_byte() {
+    for compiler in COMPILERS {
+        let cache = tempfile::tempdir().expect("a folder");
+        let folder = cache.path().join("preludes");
+        let binary = |value| {
+            let unit = opened(compiler, value);
+            let built = compile_unit(cache.path(), &unit).expect("compiles").binary;
+            assert_eq!(built, compile(&unit).expect("compiles").binary, "{compiler} {value}");
+        };
+        (0..2).for_each(binary);
+        assert!(!folder.exists(), "twice is too few");
+        (2..5).for_each(binary);
+        let [prelude] = std::fs::read_dir(&folder)
+            .expect("listed")
+            .map(|entry| entry.expect("listed").path())
+            .collect::<Vec<_>>()
+            .try_into()
+            .expect("one for all of them");
+        // The compiler that finds it damaged does without, or fails and is asked again.
+        std::fs::write(prelude.join("prelude.h.gch"), "nonsense").expect("written");
+        binary(5);
+        std::fs::remove_dir_all(&prelude).expect("removed");
+        binary(6);
+    }
+}
+
+#[test]
+fn headers_that_are_compiled_once_hide_no_error() {
+    for compiler in COMPILERS {
+        let cache = tempfile::tempdir().expect("a folder");
+        for value in 0..4 {
+            compile_unit(cache.path(), &opened(compiler, value)).expect("compiles");
+        }
+        assert!(cache.path().join("preludes").exists());
+        let mut mentioned = opened(compiler, 9);
+        mentioned.defines.push(("div_t".to_string(), "7".to_string()));
+        let mut shadowed = opened(compiler, 9);
+        shadowed.headers.push(("stdint.h".to_string(), "#error mine\n".to_string()));
+        let mut wrong = opened(compiler, 9);
+        wrong.source = wrong.source.replace("abs(", "missing(");
+        for unit in [mentioned, shadowed, wrong] {
+            let (message, log) = rejected(&unit);
+            match compile_unit(cache.path(), &unit) {
+                Err(Fault::Compile { message: own, log: own_log }) => {
+                    assert_eq!((own, own_log), (message, log), "{compiler}");
+                }
+                other => panic!("expected a compile error, got {other:?}"),
+            }
+        }
+    }
+}
+
 #[test]
 fn a_damaged_cache_is_built_again() {
     let cache = tempfile::tempdir().expect("a folder");

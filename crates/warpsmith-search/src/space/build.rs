@@ -18,6 +18,10 @@ const MAX_REMEMBERED: usize = 1 << 20;
 /// Combinations tried to estimate how much a constraint excludes.
 const ESTIMATE_SAMPLES: usize = 128;
 
+/// A group of at most this many combinations is walked in the order of its tunables: to find a better order
+/// takes longer than to try all of them.
+const FEW_COMBINATIONS: usize = 4 * ESTIMATE_SAMPLES;
+
 pub(super) fn space(
     tunables: &[Tunable],
     constraints: &[Expr],
@@ -315,10 +319,15 @@ fn enumerate(
     members: &[usize],
     mut constraints: Vec<Constraint<'_>>,
 ) -> Result<Group, SpaceError> {
-    let columns = binding_order(tunables, members, &mut constraints);
+    let sizes = members.iter().map(|idx| tunables[*idx].values.len());
+    let columns = if sizes.fold(1, usize::saturating_mul) <= FEW_COMBINATIONS {
+        members.to_vec()
+    } else {
+        binding_order(tunables, members, &mut constraints)
+    };
     let depth_of = |varying: &Varying| columns.iter().position(|idx| *idx == varying.tunable);
     let mut by_depth: Vec<Vec<Constraint>> = columns.iter().map(|_| Vec::new()).collect();
-    let texts: Vec<String> = constraints.iter().map(|c| c.expr.text().to_string()).collect();
+    let texts: Vec<&str> = constraints.iter().map(|constraint| constraint.expr.text()).collect();
     for constraint in constraints {
         let last = constraint.varying.iter().filter_map(depth_of).max();
         by_depth[last.expect("a group's constraint mentions the group")].push(constraint);
@@ -334,7 +343,8 @@ fn enumerate(
     search.descend(0)?;
     let rows = search.rows;
     if rows.is_empty() {
-        return Err(SpaceError::Empty { constraints: texts });
+        let constraints = texts.into_iter().map(str::to_string).collect();
+        return Err(SpaceError::Empty { constraints });
     }
     Ok(Group { columns, rows })
 }
