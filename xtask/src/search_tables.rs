@@ -102,15 +102,17 @@ pub fn kernel(result: &Value) -> Result<String> {
             ("Warpsmith", "warpsmith_whole", Some("whole_winner_speedup")),
             ("Kernel Tuner", "kernel_tuner", None),
         ] {
-            let own = &round[field];
+            // Results from before a column or a row was thought of do not have it.
+            let Some(own) = round.get(field) else { continue };
             let ratio = speedup.map_or(Ok(String::new()), |field| ratio(&round[field]))?;
-            let searched = own["searched_s"].as_f64().map_or_else(String::new, time);
+            let known = |field: &str| own[field].as_f64().map_or_else(String::new, time);
             lines.push(format!(
-                "| {} | {name} | {} | {} | {searched} | {} | {ratio} |",
+                "| {} | {name} | {} | {} | {} | {} | {ratio} |",
                 idx + 1,
                 text(&own["evaluations"]),
                 time(number(&own["wall_s"])?),
-                time(number(&own["settled_s"])?),
+                known("searched_s"),
+                known("settled_s"),
             ));
         }
     }

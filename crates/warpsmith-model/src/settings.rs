@@ -179,7 +179,7 @@ impl FromStr for Objective {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Until {
-    /// So many trials in a row have not improved on the best.
+    /// So many trials in a row have not improved on the best by a percent.
     Stalled {
         /// How many.
         trials: u32,

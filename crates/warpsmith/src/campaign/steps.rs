@@ -155,13 +155,17 @@ impl Campaign {
     }
 
     /// Searches at the rank fidelity for the objective and returns the trials.
-    pub fn tune(&mut self, kernel: &Kernel, seeds: Vec<Proposal>) -> Result<Vec<Trial>> {
+    pub fn tune(
+        &mut self,
+        kernel: &Kernel,
+        seeds: Vec<Proposal>,
+        stops: &[Stop],
+    ) -> Result<Vec<Trial>> {
         let workloads = self.served(kernel)?;
-        let stops = self.stops(kernel)?;
         let whole =
             Budget { trials: self.settings.budget_trials.into(), seconds: self.settings.budget_s };
         if self.settings.objective != Objective::Dispatch {
-            return self.tune_for("tune", kernel, &seeds, workloads, whole, &stops);
+            return self.tune_for("tune", kernel, &seeds, workloads, whole, stops);
         }
         // Every workload on its own: who cannot win on one shape may on another, and nobody is
         // measured on shapes that it was not proposed for. What wins on one is tried on the next.
@@ -176,7 +180,7 @@ impl Campaign {
                 seconds: (whole.seconds - started.elapsed().as_secs_f64()) / left as f64,
             };
             let asked = vec![workload.clone()];
-            let own = self.tune_for(workload, kernel, &seeds, asked, share, &stops)?;
+            let own = self.tune_for(workload, kernel, &seeds, asked, share, stops)?;
             if let Some(best) = best_of(&own) {
                 let Candidate { params, origin, .. } = best.job.candidate.clone();
                 seeds.retain(|seed| seed.params != params);
@@ -457,20 +461,26 @@ struct Trials {
     aim: Aim,
     all: Vec<Trial>,
     best: Option<(Score, usize)>,
+    /// The last best that was progress, by what the objective makes small.
+    progress: Option<(f64, usize)>,
 }
+
+/// A best counts as progress when it takes less than this share of the one before: ranking tells times apart
+/// by five percent, so lesser steps are mostly luck, of which a search never runs out.
+const PROGRESS: f64 = 0.99;
 
 impl Trials {
     fn new(objective: Objective) -> Self {
-        Self { aim: Aim::new(objective), all: Vec::new(), best: None }
+        Self { aim: Aim::new(objective), all: Vec::new(), best: None, progress: None }
     }
 
     fn len(&self) -> usize {
         self.all.len()
     }
 
-    /// Returns how many trials there were since the best.
+    /// Returns how many trials there were since the last progress.
     fn since(&self) -> usize {
-        self.best.map_or(self.all.len(), |(_, idx)| self.all.len() - 1 - idx)
+        self.progress.map_or(self.all.len(), |(_, idx)| self.all.len() - 1 - idx)
     }
 
     /// Takes a trial and shows it to the proposer as the objective sees it.
@@ -479,8 +489,11 @@ impl Trials {
         proposer.observe(&Finding { trial: self.aim.view(&trial), blobs: Vec::new() });
         let score = self.aim.score(&trial);
         let is_better = self.best.is_none_or(|(best, _)| score < best);
-        if score.time_s().is_some() && is_better {
+        if let Some(time_s) = score.time_s().filter(|_| is_better) {
             self.best = Some((score, self.all.len()));
+            if self.progress.is_none_or(|(last_s, _)| time_s < PROGRESS * last_s) {
+                self.progress = Some((time_s, self.all.len()));
+            }
         }
         self.all.push(trial);
     }
@@ -523,5 +536,35 @@ fn best_words(best: Option<&Trial>) -> String {
             format!("best {} {} ({})", units::time(time_s), candidate.kernel, candidate.params)
         }
         None => "none passed yet".to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use warpsmith_search::ProposeError;
+
+    use super::*;
+    use crate::campaign::testing::{Conditions, trial};
+
+    struct Nobody;
+
+    impl Proposer for Nobody {
+        fn propose(&mut self, _n: usize) -> Result<Vec<Proposal>, ProposeError> {
+            Ok(Vec::new())
+        }
+
+        fn observe(&mut self, _finding: &Finding) {}
+    }
+
+    #[test]
+    fn many_small_steps_are_progress_and_each_of_them_is_not() {
+        let mut trials = Trials::new(Objective::Time);
+        let mut since = Vec::new();
+        for (tile, share) in [1.0, 0.995, 0.992, 0.985, 1.2, 0.9].into_iter().enumerate() {
+            let trial = trial(tile as i64, share * 1e-3, share * 4e-3, Conditions::default());
+            trials.push(trial, &mut Nobody);
+            since.push(trials.since());
+        }
+        assert_eq!(since, [0, 1, 2, 0, 1, 0]);
     }
 }

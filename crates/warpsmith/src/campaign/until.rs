@@ -7,12 +7,13 @@ use warpsmith_device::bind;
 use warpsmith_model::lab::Kernel;
 use warpsmith_model::stats::{geomean, median};
 use warpsmith_model::{
-    ComparisonPurpose, ComparisonRecord, ContenderKind, ContenderRequest, Lab, Trial, Until,
-    roofline, suggest,
+    ComparisonPurpose, ComparisonRecord, ContenderKind, ContenderRequest, Lab, PairedRounds, Trial,
+    Until, roofline, suggest,
 };
 
 use super::objective::medians;
 use super::{Campaign, missing_words};
+use crate::output::say;
 
 /// Rounds of the measurement of a baseline that a search is to come close to, at least, and its
 /// seconds on each workload.
@@ -28,11 +29,11 @@ pub struct Stop {
 }
 
 impl Stop {
-    /// Says whether the search may end: `since_best` trials have passed since `best` was found.
-    pub fn is_met(&self, best: Option<&Trial>, since_best: usize) -> bool {
+    /// Says whether the search may end: `since_progress` trials have passed since the best got better.
+    pub fn is_met(&self, best: Option<&Trial>, since_progress: usize) -> bool {
         let Some(best) = best else { return false };
         if let Until::Stalled { trials } = self.until {
-            return since_best >= trials as usize;
+            return since_progress >= trials as usize;
         }
         let times = medians(best);
         let ratio = |(workload, target_s): (&String, &f64)| {
@@ -107,7 +108,9 @@ impl Campaign {
     /// median times by workload.
     fn baseline_times(&mut self, kernel: &Kernel, name: &str) -> Result<BTreeMap<String, f64>> {
         let is_it = |record: &ComparisonRecord| {
-            record.purpose == ComparisonPurpose::Ladder && place_of(record, name).is_some()
+            let place = place_of(record, name);
+            let has_times = place.is_some_and(|place| !times_of(record, place).is_empty());
+            record.purpose == ComparisonPurpose::Ladder && has_times
         };
         let record = match self.store.comparisons(&self.run)?.into_iter().find(is_it) {
             Some(record) => record,
@@ -134,18 +137,31 @@ impl Campaign {
         }
         let place = place_of(&record, name)
             .with_context(|| format!("the comparison with `{name}` has no times of it"))?;
-        let times: BTreeMap<String, f64> = record
+        let times = times_of(&record, place);
+        let reasons: Vec<String> = record
             .workloads
             .iter()
             .filter_map(|rounds| {
-                Some((rounds.workload.clone(), median(rounds.samples_s.get(place)?)?))
+                let absent = rounds.absent.iter().find(|absent| absent.contender == place)?;
+                Some(format!("{} on {}: {}", name, rounds.workload, absent.reason))
             })
             .collect();
         if times.is_empty() {
-            bail!("--until baseline:{name} cannot be decided: it serves none of the workloads");
+            bail!("--until baseline:{name} cannot be decided\n{}", reasons.join("\n"));
+        }
+        for reason in reasons {
+            say(format!("  {reason}; the other workloads decide"));
         }
         Ok(times)
     }
+}
+
+/// Returns the median times of a contender, by workload on which it has any.
+fn times_of(record: &ComparisonRecord, place: usize) -> BTreeMap<String, f64> {
+    let time = |rounds: &PairedRounds| {
+        Some((rounds.workload.clone(), median(rounds.samples_s.get(place)?)?))
+    };
+    record.workloads.iter().filter_map(time).collect()
 }
 
 fn place_of(record: &ComparisonRecord, name: &str) -> Option<usize> {

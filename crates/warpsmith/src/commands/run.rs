@@ -84,8 +84,10 @@ pub fn search_and_verify(
         let finalists = crate::campaign::Finalists { ranked: vec![winner] };
         return campaign.verify(finalists);
     }
+    // First, since a condition on a baseline that is not there ends the run.
+    let stops = campaign.stops(kernel)?;
     let seeds = campaign.seeds(kernel)?;
-    let trials = campaign.tune(kernel, seeds)?;
+    let trials = campaign.tune(kernel, seeds, &stops)?;
     let finalists = campaign.finalists(kernel, &trials)?;
     if campaign.settings.objective == Objective::Dispatch {
         campaign.verify_choices(kernel)?;

@@ -79,6 +79,122 @@ fn a_search_that_stalls_ends_before_its_budget() {
     assert!(ranked < 12, "{ranked} trials");
 }
 
+/// The arguments of a search of at most three trials, on the smaller workload, until a condition holds.
+fn until_arguments(condition: &str) -> Vec<&str> {
+    let what = ["tune", "labs/probe", "--kernel", "10_vector", "--workload", "n256d1024"];
+    let how = ["--seed-from", "none", "--seed", "3", "--fresh", "--budget", "3", "--time", "600"];
+    [&what[..], &how, &["--until", condition]].concat()
+}
+
+/// Searches until a condition holds; returns what was said and how many trials there were.
+fn tune_until(project: &Project, condition: &str) -> (String, usize) {
+    let said = project.run(&until_arguments(condition));
+    let text = crate::support::text(&said.stderr);
+    assert!(said.status.success(), "{text}");
+    let ranked = project.evaluations().iter().filter(|(_, fidelity)| fidelity == "rank").count();
+    (text, ranked)
+}
+
+#[test]
+fn a_search_ends_when_its_best_is_close_enough_to_the_roofline() {
+    let project = Project::new();
+    let manifest = project.lab().join("lab.toml");
+    let text = std::fs::read_to_string(&manifest).expect("the manifest");
+    // Without bytes the roofline is the arithmetic peak, which two operations for two accesses never reach.
+    let without_bytes = text.replace("(2 * N * D + D) * 4", "4");
+    assert_ne!(without_bytes, text);
+    std::fs::write(&manifest, without_bytes).expect("written");
+
+    let (said, ranked) = tune_until(&project, "roofline:99.999");
+    assert!(said.contains("ends early: roofline:99.999 holds"), "{said}");
+    assert_eq!(ranked, 1, "a hundred-thousandth of the peak is had at once");
+    let (said, ranked) = tune_until(&project, "roofline:0");
+    assert!(!said.contains("ends early"), "{said}");
+    assert_eq!(ranked, 3, "the whole peak never");
+}
+
+/// A library that is slow beyond doubt, and a stand-in for NumPy, so that the test needs no packages.
+const PLAIN_TOML: &str = r#"
+format = 1
+summary = "Python, one element at a time"
+script = "plain.py"
+packages = []
+size_mb = 1
+"#;
+const PLAIN_PY: &str = r#"
+def prepare(axes, scalars, threads):
+    return scalars["scale"], axes["D"]
+
+def run(state, inputs, outputs):
+    scale, columns = state
+    x, bias, y = inputs["x"], inputs["bias"], outputs["y"]
+    for i in range(len(y)):
+        y[i] = scale * x[i] + bias[i % columns]
+"#;
+const NUMPY_PY: &str = r#"
+class Flat:
+    def __init__(self, view):
+        self.view = view
+    def reshape(self, shape):
+        return self.view
+
+def frombuffer(memory, dtype, count):
+    return Flat(memoryview(memory)[: count * 4].cast("f"))
+"#;
+
+fn add_slow_baseline(project: &Project) {
+    use std::os::unix::fs::PermissionsExt;
+    let write = |path: &str, text: &str| {
+        let path = project.path().join(path);
+        std::fs::create_dir_all(path.parent().expect("a folder")).expect("made");
+        std::fs::write(&path, text).expect("written");
+        path
+    };
+    write("labs/probe/baselines/plain.toml", PLAIN_TOML);
+    write("labs/probe/baselines/plain.py", PLAIN_PY);
+    let packages = write("packages/numpy.py", NUMPY_PY);
+    let packages = packages.parent().expect("a folder").display().to_string();
+    let script = format!("#!/bin/sh\nPYTHONPATH={packages} exec python3 -S \"$@\"\n");
+    let python = write(".warpsmith/venv/bin/python", &script);
+    std::fs::set_permissions(&python, std::fs::Permissions::from_mode(0o755)).expect("allowed");
+}
+
+#[test]
+fn a_search_ends_when_its_best_is_close_enough_to_a_baseline() {
+    let project = Project::new();
+    add_slow_baseline(&project);
+    let (said, ranked) = tune_until(&project, "baseline:plain:0");
+    assert!(said.contains("ends early: baseline:plain:0 holds"), "{said}");
+    assert_eq!(ranked, 1, "anything compiled is faster");
+    // A million times faster: a fraction of the time that an empty launch takes.
+    let (said, ranked) = tune_until(&project, "baseline:plain:-99.9999");
+    assert!(!said.contains("ends early"), "{said}");
+    assert_eq!(ranked, 3);
+
+    // As a process leaves it that is killed right before its end: the baseline is not measured again.
+    let run = project.store().run("latest").expect("a run").id;
+    let writable = warpsmith_evidence::Store::open(&project.database()).expect("the store opens");
+    let before = writable.comparisons(&run).expect("comparisons").len();
+    writable.finish_run(&run, &warpsmith_model::RunStatus::Running).expect("written");
+    drop(writable);
+    project.json(&["resume", &run.0]);
+    assert_eq!(project.store().comparisons(&run).expect("comparisons").len(), before);
+
+    // Before anything is ranked, and with the reason: a module that is not there, or a wrong result.
+    let spoil = |path: &str, text: &str, word: &str| {
+        let path = project.path().join(path);
+        let good = std::fs::read_to_string(&path).expect("the file");
+        std::fs::write(&path, text).expect("written");
+        let said = project.fails(2, &until_arguments("baseline:plain:0"));
+        assert!(said.contains("baseline:plain") && said.contains(word), "{said}");
+        assert!(project.evaluations().is_empty(), "{said}");
+        std::fs::write(&path, good).expect("written");
+    };
+    spoil("packages/numpy.py", "import nothing_like_it\n", "nothing_like_it");
+    let wrong = PLAIN_PY.replace("scale * x[i]", "x[i]");
+    spoil("labs/probe/baselines/plain.py", &wrong, "n256d1024: incorrect");
+}
+
 #[test]
 fn earlier_winners_and_other_tuners_files_are_where_a_search_begins() {
     let project = Project::new();
