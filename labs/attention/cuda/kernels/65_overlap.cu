@@ -24,6 +24,7 @@ constexpr int kBlockN = BN;        // keys of a chunk
 constexpr int kTiles = TILES;      // of a block, all with the same K and V
 constexpr int kSplit = SPLIT;      // warpgroups of a block that share a tile's keys
 constexpr int kCluster = CLUSTER;  // blocks that share a tile's keys
+constexpr int kShare = SHARE;      // blocks with other queries of the same head that load K and V for each other
 constexpr int kSlots = SLOTS;      // chunks of each part that lie in shared memory at once
 constexpr int kGroup = GROUP;      // chunks whose products overlap
 constexpr int kPoly = POLY;        // of 8 exponentials are computed by a polynomial
@@ -40,6 +41,7 @@ constexpr int kRowValues = kTileValues / 2;
 static_assert(kParts == 1 || kParts == 2 || kParts == 4, "a share is stored 16 bytes a lane");
 static_assert(kWarpgroups >= 1 && kWarpgroups <= 4, "more leave too few registers for each");
 static_assert(kSlots % kGroup == 0, "groups fill all slots");
+static_assert(kBlockN / kShare % 8 == 0, "whole atoms of the swizzle");
 static_assert(kBlockN == 64 || kBlockN == 128, "whole tiles of queries, and scores that fit in registers");
 
 #if BF16
@@ -72,6 +74,7 @@ struct Place {
     int group;    // of kTiles tiles, the block's
     int n_chunks; // that any tile of the block sees
     int rank;     // of the block among those that share its tiles
+    int share;    // among those that load for each other
 };
 
 __device__ __forceinline__ int chunks_until(int first_query_after, int s) {
@@ -90,11 +93,15 @@ __device__ __forceinline__ int first_query_of(int group, int tile) {
     return index * kTileM;
 }
 
+// Blocks of a cluster are numbered by their keys first, then by their queries.
 __device__ __forceinline__ Place find_place(int s) {
-    int group = blockIdx.y / kCluster;
-    // The first tile is the longest.
-    return {static_cast<int>(blockIdx.x), group, chunks_until(first_query_of(group, 0) + kTileM, s),
-            static_cast<int>(blockIdx.y) % kCluster};
+    int cluster = blockIdx.y / (kCluster * kShare);
+    int share = blockIdx.y / kCluster % kShare;
+    int group = cluster * kShare + share;
+    // The first tile is the longest, of the first group if groups load for each other.
+    int longest = first_query_of(cluster * kShare, 0);
+    return {static_cast<int>(blockIdx.x), group, chunks_until(longest + kTileM, s),
+            static_cast<int>(blockIdx.y) % kCluster, share};
 }
 
 // Neighbouring chunks go to different blocks.
@@ -111,18 +118,39 @@ __device__ __forceinline__ int own_chunks(int n, int part) {
 
 __device__ __forceinline__ void load_chunk(KeyChunk &chunk, const ws::TensorMap &map, ws::Mbarrier *full, int first_key,
                                            int head) {
+    constexpr int kRows = kBlockN / kShare; // of a box
     ws::mbarrier_arrive_expect_tx(full, sizeof(KeyChunk));
-    ws::tma_load_3d(chunk, map, full, 0, first_key, head);
+#pragma unroll
+    for (int share = 0; share < kShare; share++) {
+        ws::tma_load_3d(chunk[share * kRows], map, full, 0, first_key + share * kRows, head);
+    }
 }
 
-// In the order of use: Q, the first K of every part, their V, the next K, ...
-__device__ __forceinline__ void load_first(SharedPlan &shared, const Place &place, const ws::TensorMap &q_map,
-                                           const ws::TensorMap &k_map, const ws::TensorMap &v_map) {
+__device__ __forceinline__ void load_queries(SharedPlan &shared, const Place &place, const ws::TensorMap &q_map) {
     ws::mbarrier_arrive_expect_tx(&shared.q_full, sizeof(shared.q));
 #pragma unroll
     for (int tile = 0; tile < kTiles; tile++) {
         ws::tma_load_3d(shared.q[tile], q_map, &shared.q_full, 0, first_query_of(place.group, tile), place.head);
     }
+}
+
+// A share of the chunk's rows, for all blocks that load for each other, which have the same chunk in the same slot.
+__device__ __forceinline__ void load_share(KeyChunk &chunk, const ws::TensorMap &map, ws::Mbarrier *full, int first_key,
+                                           const Place &place) {
+    constexpr int kRows = kBlockN / kShare;
+    unsigned blocks = 0;
+#pragma unroll
+    for (int share = 0; share < kShare; share++) {
+        blocks |= 1u << (share * kCluster + place.rank);
+    }
+    ws::mbarrier_arrive_expect_tx(full, sizeof(KeyChunk));
+    ws::tma_load_multicast_3d(chunk[place.share * kRows], map, full, blocks, 0, first_key + place.share * kRows,
+                              place.head);
+}
+
+// In the order of use: the first K of every part, their V, the next K, ...
+__device__ __forceinline__ void load_first(SharedPlan &shared, const Place &place, const ws::TensorMap &k_map,
+                                           const ws::TensorMap &v_map) {
 #pragma unroll
     for (int slot = 0; slot < kSlots; slot++) {
 #pragma unroll
@@ -131,9 +159,14 @@ __device__ __forceinline__ void load_first(SharedPlan &shared, const Place &plac
             int chunk = slot * kParts + part_of(rank, place.rank);
             if (chunk < place.n_chunks) {
                 bool is_k = i < kSplit;
-                load_chunk(is_k ? shared.k[rank][slot] : shared.v[rank][slot], is_k ? k_map : v_map,
-                           is_k ? &shared.k_full[rank][slot] : &shared.v_full[rank][slot], chunk * kBlockN,
-                           place.head);
+                KeyChunk &to = is_k ? shared.k[rank][slot] : shared.v[rank][slot];
+                const ws::TensorMap &map = is_k ? k_map : v_map;
+                ws::Mbarrier *full = is_k ? &shared.k_full[rank][slot] : &shared.v_full[rank][slot];
+                if (kShare > 1) {
+                    load_share(to, map, full, chunk * kBlockN, place);
+                } else {
+                    load_chunk(to, map, full, chunk * kBlockN, place.head);
+                }
             }
         }
     }
@@ -393,7 +426,10 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
     if (warp == 0) {
         if (ws::elect_one()) {
             init_barriers(shared);
-            load_first(shared, place, q_map, k_map, v_map);
+            load_queries(shared, place, q_map);
+            if (kShare == 1) {
+                load_first(shared, place, k_map, v_map);
+            }
         }
         __syncwarp();
     } else if (warp == 1) {
@@ -406,8 +442,18 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
         __syncwarp();
     }
     __syncthreads();
-    if (kCluster > 1) {
+    if (kCluster * kShare > 1) {
         ws::cluster_arrive_relaxed(); // this block has started and its barriers are ready
+    }
+    if (kShare > 1) {
+        ws::cluster_wait();
+        if (warp == 0) {
+            if (ws::elect_one()) {
+                load_first(shared, place, k_map, v_map);
+            }
+            __syncwarp();
+        }
+        ws::cluster_arrive_relaxed(); // and again, for the wait before the merge or the end
     }
 
     int warpgroup = warp / (kWarpgroup / 32);
@@ -441,6 +487,10 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
             n_done = kGroup;
         } else if (own < n_own) {
             add_chunks<1>(self, own);
+        } else if (kShare > 1) {
+            // Nobody may end while others still write to its memory.
+            ws::mbarrier_wait(self.k_full + own % kSlots, own / kSlots % 2);
+            ws::mbarrier_wait(self.v_full + own % kSlots, own / kSlots % 2);
         }
 #pragma unroll 1
         for (int i = 0; i < n_done; i++, own++) {
@@ -451,10 +501,11 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
     auto of_warpgroup = make_partial(self.output, self.softmax);
     auto of_block = ws::merge_in_block<kSplit>(of_warpgroup, &shared.from_block[tile * kSplit], rank, self.thread,
                                                kTileBarrier + tile);
-    if (kCluster > 1) {
+    if (kCluster * kShare > 1) {
         ws::cluster_wait(); // the other blocks have started
     }
-    auto of_all = ws::merge_in_cluster<kCluster>(of_block, &shared.from_cluster[warpgroup], place.rank, self.thread, 0,
+    auto of_all = ws::merge_in_cluster<kCluster>(of_block, &shared.from_cluster[warpgroup], place.rank, self.thread,
+                                                 place.share * kCluster,
                                                  &shared.cluster_full[warpgroup]);
     long long offset = (static_cast<long long>(place.head) * s + self.first_query) * kHeadDim;
     store(of_all, o + offset, part, s - self.first_query, self.thread);
