@@ -310,44 +310,54 @@ __device__ __forceinline__ void refill(const Consumer &self, SharedPlan &shared,
     }
 }
 
-// Chunks from `own` on, kCount of them. No product is under way before and after: the compiler would not let one be
+// The scores of chunk `own` have been started; kCount chunks in a row, of which this is number kIndex. No product is under way before and after: the compiler would not let one be
 // across the end of a loop.
-template <int kCount>
-__device__ __forceinline__ void add_chunks(Consumer &self, int own) {
-    Scores scores[2];
-    start_scores(self, scores[0], own);
-    ws::wgmma_commit(); // in place of the output of a chunk before the first
-#pragma unroll
-    for (int i = 0; i < kCount; i++, own++) {
-        Scores &mine = scores[i % 2];
-        if (i + 1 < kCount) {
-            start_scores(self, scores[(i + 1) % 2], own + 1);
-            ws::wgmma_wait<2>();
-        } else {
-            ws::wgmma_wait<1>();
-        }
-        ws::wgmma_fence_operand(mine);
-        mask_chunk(self, mine, own);
-        update_softmax(self.softmax, mine);
-        // Sums are positive, so this adds nothing, but the compiler puts the wait before the exponentials otherwise.
-        unsigned sign_bits = __float_as_int(self.softmax.sum[0]) & __float_as_int(self.softmax.sum[1]) & 0x80000000;
-        int slot = own % kSlots;
-        ws::mbarrier_wait(self.v_full + slot, own / kSlots % 2 + (sign_bits >> 31));
-        // The output of the chunk before.
-        if (i + 1 < kCount) {
-            ws::wgmma_wait<1>();
-        } else {
-            ws::wgmma_wait<0>();
-        }
+template <int kCount, int kIndex = 0>
+__device__ __forceinline__ void add_chunks(Consumer &self, Scores &scores, Scores &next_scores, int own) {
+    constexpr int kNext = kIndex + 1 < kCount;  // another chunk follows
+    constexpr int kBefore = kIndex > 0;         // an output may not be finished yet
+    if constexpr (kNext) {
+        start_scores(self, next_scores, own + 1);
+    }
+    ws::wgmma_wait<kBefore + kNext>();
+    ws::wgmma_fence_operand(scores);
+    mask_chunk(self, scores, own);
+    update_softmax(self.softmax, scores);
+    // Sums are positive, so this adds nothing, but the compiler puts the wait before the exponentials otherwise.
+    unsigned sign_bits = __float_as_int(self.softmax.sum[0]) & __float_as_int(self.softmax.sum[1]) & 0x80000000;
+    int slot = own % kSlots;
+    ws::mbarrier_wait(self.v_full + slot, own / kSlots % 2 + (sign_bits >> 31));
+    if constexpr (kBefore) {
+        ws::wgmma_wait<kNext>();
         ws::wgmma_fence_operand(self.output);
         ws::wgmma_fence_operand(self.weights);
-        pack_weights(self.weights, mine);
-        correct_output(self.output, self.softmax);
-        multiply_pv(self.output, self.weights, ws::descriptor_advance(self.v, slot * sizeof(KeyChunk)));
     }
-    ws::wgmma_wait<0>();
-    ws::wgmma_fence_operand(self.output);
-    ws::wgmma_fence_operand(self.weights);
+    pack_weights(self.weights, scores);
+    correct_output(self.output, self.softmax);
+    multiply_pv(self.output, self.weights, ws::descriptor_advance(self.v, slot * sizeof(KeyChunk)));
+    if constexpr (kNext) {
+        add_chunks<kCount, kIndex + 1>(self, next_scores, scores, own + 1);
+    } else {
+        ws::wgmma_wait<0>();
+        ws::wgmma_fence_operand(self.output);
+        ws::wgmma_fence_operand(self.weights);
+    }
+}
+
+// As many as there are, up to kMost, or half of it, or half of that; returns how many.
+template <int kMost>
+__device__ __forceinline__ int add_up_to(Consumer &self, int own, int n_own) {
+    if (own + kMost <= n_own) {
+        Scores scores[2];
+        start_scores(self, scores[0], own);
+        add_chunks<kMost>(self, scores[0], scores[1], own);
+        return kMost;
+    }
+    if constexpr (kMost > 1) {
+        return add_up_to<kMost / 2>(self, own, n_own);
+    } else {
+        return 0;
+    }
 }
 
 // --- Output ------------------------------------------------------------------------------------------------------
@@ -481,16 +491,14 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
     ws::mbarrier_wait(&shared.q_full, 0);
 #pragma unroll 1
     for (int own = 0; own < self.n_block_chunks;) {
-        int n_done = 1;
-        if (own + kGroup <= n_own) {
-            add_chunks<kGroup>(self, own);
-            n_done = kGroup;
-        } else if (own < n_own) {
-            add_chunks<1>(self, own);
-        } else if (kShare > 1) {
-            // Nobody may end while others still write to its memory.
-            ws::mbarrier_wait(self.k_full + own % kSlots, own / kSlots % 2);
-            ws::mbarrier_wait(self.v_full + own % kSlots, own / kSlots % 2);
+        int n_done = add_up_to<kGroup>(self, own, n_own);
+        if (n_done == 0) { // only longer tiles of the block see it
+            if (kShare > 1) {
+                // Nobody may end while others still write to its memory.
+                ws::mbarrier_wait(self.k_full + own % kSlots, own / kSlots % 2);
+                ws::mbarrier_wait(self.v_full + own % kSlots, own / kSlots % 2);
+            }
+            n_done = 1;
         }
 #pragma unroll 1
         for (int i = 0; i < n_done; i++, own++) {
