@@ -508,7 +508,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
 
     auto of_warpgroup = make_partial(self.output, self.softmax);
     auto of_block = ws::merge_in_block<kSplit>(of_warpgroup, &shared.from_block[tile * kSplit], rank, self.thread,
-                                               kTileBarrier + tile);
+                                               kTiles == 1 ? 0 : kTileBarrier + tile);
     if (kCluster * kShare > 1) {
         ws::cluster_wait(); // the other blocks have started
     }
