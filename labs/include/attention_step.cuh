@@ -14,7 +14,7 @@
 
 namespace ws {
 
-template <bool kBf16, int kHeadDim, int kBlockN, int kPoly, bool kMax3>
+template <bool kBf16, int kHeadDim, int kBlockN, int kPoly>
 struct AttentionStep {
     typedef float Scores[kBlockN / 2];         // of one thread: 2 rows (queries g and g + 8), keys 8 j + 2 t + {0, 1}
     typedef float Output[kHeadDim / 2];        // likewise, along the head
@@ -83,7 +83,7 @@ struct AttentionStep {
     // most tiles need no correction.
     __device__ __forceinline__ void follow_largest(const Scores &scores) {
         float largest[2];
-        largest_scores<kMax3>(largest, scores);
+        largest_scores<false>(largest, scores);
 #pragma unroll
         for (int row = 0; row < 2; row++) {
             float found = largest[row] * scale;

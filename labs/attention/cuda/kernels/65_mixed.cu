@@ -24,7 +24,6 @@ constexpr int kSplit = SPLIT;      // warpgroups of a block that share a tile's 
 constexpr int kCluster = CLUSTER;  // blocks that share a tile's keys
 constexpr int kSlots = SLOTS;      // chunks of each part that lie in shared memory at once
 constexpr int kPoly = POLY;        // of 8 exponentials are computed by a polynomial
-constexpr bool kMax3 = MAX3 != 0;  // compare scores as integers, three at a time
 
 constexpr int kParts = kSplit * kCluster;
 constexpr int kWarpgroup = ws::kWarpgroup;
@@ -44,7 +43,7 @@ typedef __nv_bfloat16 Element;
 typedef __half Element;
 #endif
 
-typedef ws::AttentionStep<kBf16, kHeadDim, kBlockN, kPoly, kMax3> Step;
+typedef ws::AttentionStep<kBf16, kHeadDim, kBlockN, kPoly> Step;
 typedef Element QueryTile[kTileM][kHeadDim]; // (query, dim), swizzled
 typedef Element KeyChunk[kBlockN][kHeadDim]; // (key, dim), swizzled
 

@@ -17,7 +17,6 @@ constexpr int kBlockM = 64 * kConsumers; // queries
 constexpr int kBlockN = BN;              // keys
 constexpr int kStages = STAGES;
 constexpr int kPoly = POLY;       // of 8 exponentials
-constexpr bool kMax3 = MAX3 != 0; // compare scores as integers, three at a time
 constexpr int kWarpgroup = 128;
 constexpr int kThreads = kWarpgroup * (1 + kConsumers);
 constexpr int kSlab = 64; // elements in a 128-byte row, the width of the swizzle
@@ -39,7 +38,7 @@ typedef __nv_bfloat16 Element;
 typedef __half Element;
 #endif
 
-typedef ws::AttentionStep<kBf16, kHeadDim, kBlockN, kPoly, kMax3> Step;
+typedef ws::AttentionStep<kBf16, kHeadDim, kBlockN, kPoly> Step;
 typedef Element QueryTile[kSlabs][kBlockM][kSlab]; // (slab, query, dim % 64), swizzled
 typedef Element KeyTile[kSlabs][kBlockN][kSlab];   // (slab, key, dim % 64), swizzled
 
@@ -138,25 +137,29 @@ __device__ __forceinline__ void load_keys(KeyTile *ring, Barriers<kStages> &barr
     at.n_passed++;
 }
 
-// Loads in the order of use: the keys' last tile first, K one tile ahead of V.
+// The first tile's Q and last K, before the block splits into roles, which takes a while.
+__device__ __forceinline__ void load_first(SharedPlan &shared, int n_heads, int s, const ws::TensorMap &q_map,
+                                           const ws::TensorMap &k_map) {
+    Tile tile = decode_tile(blockIdx.x, n_heads, s);
+    shared.tile_index = blockIdx.x;
+    load(shared.q, q_map, shared.q_barriers.full, tile.first_query, tile.head);
+    load(shared.k[0], k_map, &shared.k_barriers.full[0], (tile.n_key_tiles - 1) * kBlockN, tile.head);
+}
+
+// All else, in the order of use: the keys' last tile first, K one tile ahead of V.
 __device__ __forceinline__ void produce(SharedPlan &shared, int n_tiles, int n_heads, int s, const ws::TensorMap &q_map,
                                         const ws::TensorMap &k_map, const ws::TensorMap &v_map) {
     RingPosition k_at, v_at;
     unsigned q_parity = 0;
     int index = blockIdx.x;
-    while (true) {
+    while (index < n_tiles) {
         int next = take_tile(); // early, because it takes a while
-        ws::mbarrier_wait(shared.q_barriers.empty, q_parity ^ 1);
-        q_parity ^= 1;
-        shared.tile_index = index;
-        if (index >= n_tiles) {
-            ws::mbarrier_arrive(shared.q_barriers.full);
-            break;
-        }
         Tile tile = decode_tile(index, n_heads, s);
-        load(shared.q, q_map, shared.q_barriers.full, tile.first_query, tile.head);
+        bool is_first = index == blockIdx.x;
         for (int i = tile.n_key_tiles - 1; i >= -1; i--) {
-            if (i >= 0) {
+            if (i == tile.n_key_tiles - 1 && is_first) {
+                k_at.n_passed++;
+            } else if (i >= 0) {
                 load_keys(shared.k, shared.k_barriers, k_at, k_map, i * kBlockN, tile.head);
             }
             if (i + 1 < tile.n_key_tiles) {
@@ -164,6 +167,15 @@ __device__ __forceinline__ void produce(SharedPlan &shared, int n_tiles, int n_h
             }
         }
         index = next;
+        ws::mbarrier_wait(shared.q_barriers.empty, q_parity);
+        q_parity ^= 1;
+        shared.tile_index = index;
+        if (index < n_tiles) {
+            Tile next_tile = decode_tile(index, n_heads, s);
+            load(shared.q, q_map, shared.q_barriers.full, next_tile.first_query, next_tile.head);
+        } else {
+            ws::mbarrier_arrive(shared.q_barriers.full);
+        }
     }
     stop_taking();
 }
@@ -350,6 +362,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, kBlocksPerSm)
         init(shared.v_barriers);
         ws::fence_mbarrier_init();
         ws::fence_proxy_async();
+        load_first(shared, n_heads, s, q_map, k_map);
     }
     __syncthreads();
 
