@@ -16,6 +16,7 @@ constexpr int kConsumers = CONSUMERS;
 constexpr int kBlockM = 64 * kConsumers; // queries
 constexpr int kBlockN = BN;              // keys
 constexpr int kStages = STAGES;
+constexpr bool kWeightsInShared = P_SHARED != 0; // else in registers, for the second product
 constexpr int kPoly = POLY;       // of 8 exponentials
 constexpr int kWarpgroup = 128;
 constexpr int kThreads = kWarpgroup * (1 + kConsumers);
@@ -38,7 +39,7 @@ typedef __nv_bfloat16 Element;
 typedef __half Element;
 #endif
 
-typedef ws::AttentionStep<kBf16, kHeadDim, kBlockN, kPoly> Step;
+typedef ws::AttentionStep<kBf16, kHeadDim, kBlockN, kPoly, kWeightsInShared> Step;
 typedef Element QueryTile[kSlabs][kBlockM][kSlab]; // (slab, query, dim % 64), swizzled
 typedef Element KeyTile[kSlabs][kBlockN][kSlab];   // (slab, key, dim % 64), swizzled
 
@@ -47,16 +48,21 @@ struct Barriers {
     ws::Mbarrier full[kCount], empty[kCount];
 };
 
+// A consumer's weights. There is always one, for its address.
+typedef unsigned char WeightTile[Step::kWeightBytes > 0 ? Step::kWeightBytes : 1024];
+
 struct SharedPlan {
     QueryTile q;
     KeyTile k[kStages];
     KeyTile v[kStages];
+    WeightTile p[kConsumers];
     int tile_index; // of Q, or past the last tile; comes and goes with Q
     Barriers<1> q_barriers;
     Barriers<kStages> k_barriers, v_barriers;
 };
 static_assert(sizeof(QueryTile) % 1024 == 0 && sizeof(KeyTile) % 1024 == 0, "tiles keep the swizzle's alignment");
-static_assert(sizeof(SharedPlan) <= (kBlockM + 2 * kStages * kBlockN) * kHeadDim * 2 + 256, "as in the contract");
+static_assert(sizeof(SharedPlan) <= (kBlockM + 2 * kStages * kBlockN) * kHeadDim * 2 +
+                                        kConsumers * (kWeightsInShared ? (kBlockN + 63) / 64 * 8192 : 1024) + 256, "as in the contract");
 
 // A place in a ring of stages, counted on.
 struct RingPosition {
@@ -313,7 +319,8 @@ __device__ __forceinline__ void consume(SharedPlan &shared, Element *o, int n_ti
     // From one lane, so that the compiler knows that the whole warp has the same.
     int consumer = __shfl_sync(0xFFFFFFFFu, static_cast<int>(threadIdx.x) / kWarpgroup - 1, 0);
     self.stage0 = {ws::descriptor_k_major(shared.q[0][consumer * 64]), ws::descriptor_k_major(shared.k[0]),
-                   ws::descriptor_n_major(shared.v[0], kBlockN * kSlab * 2), kBlockM * kSlab * 2, kBlockN * kSlab * 2};
+                   ws::descriptor_n_major(shared.v[0], kBlockN * kSlab * 2),
+                   ws::descriptor_k_major(&shared.p[consumer]), kBlockM * kSlab * 2, kBlockN * kSlab * 2};
     self.thread = threadIdx.x % kWarpgroup;
     self.s = s;
     unsigned q_parity = 0;
@@ -327,7 +334,7 @@ __device__ __forceinline__ void consume(SharedPlan &shared, Element *o, int n_ti
         Tile tile = decode_tile(index, n_heads, s);
         self.first_query = tile.first_query + consumer * 64;
         self.key_tile = tile.n_key_tiles - 1;
-        self.step.begin(scale);
+        self.step.begin(scale, &shared.p[consumer], self.thread);
         add_tiles(self, shared);
         long long offset = (static_cast<long long>(tile.head) * s + self.first_query) * kHeadDim;
         store_output(self.step, o + offset, s - self.first_query, self.thread);
