@@ -89,7 +89,8 @@ __device__ __forceinline__ void receive(Partial<kCount, 1> &mine, const Inbox<kC
     mine.reference_and_sum[0] = make_float2(largest, sum);
 }
 
-// Among the kSplit warpgroups of a block that meet at named barrier `barrier`; `inboxes` has one for each of them.
+// Among the kSplit warpgroups of a block that meet at named barrier `barrier`, or 0 where these are the whole block;
+// `inboxes` has one for each of them.
 template <int kSplit, int kWhole, int kRows, int kCount, int kSenders>
 __device__ __forceinline__ auto merge_in_block(const Partial<kWhole, kRows> &whole, Inbox<kCount, kSenders> *inboxes,
                                                int rank, int thread, int barrier) {
@@ -112,7 +113,11 @@ __device__ __forceinline__ auto merge_in_block(const Partial<kWhole, kRows> &who
             }
             packet.reference_and_sum[thread] = part.reference_and_sum[0];
         }
-        named_barrier_sync(barrier, kSplit * kWarpgroup);
+        if (barrier == 0) {
+            __syncthreads();
+        } else {
+            named_barrier_sync(barrier, kSplit * kWarpgroup);
+        }
         receive(mine, inboxes[rank], thread);
         return mine;
     }

@@ -19,6 +19,13 @@ __device__ __forceinline__ float exp2_approx(float x) {
     return result;
 }
 
+// The same, and kept in its place among barriers and products: the compiler would rather compute it where it is used.
+__device__ __forceinline__ float exp2_approx_here(float x) {
+    float result;
+    asm volatile("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
+    return result;
+}
+
 // 2 to the power x, for x up to 64, without the special function unit and within a relative error of 7.5e-5: 2^n
 // through the exponent's bits, 2^f for f from -1/2 to 1/2 by the cubic whose largest relative error is least (Remez).
 // Below -125 it stays at 2^-125.

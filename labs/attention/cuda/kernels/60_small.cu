@@ -7,8 +7,6 @@
 // register reallocation. A warpgroup multiplies 64 queries with its part of the keys: every kParts-th chunk, where the
 // parts are the SPLIT warpgroups of a tile in each of the CLUSTER blocks that share it. Partial results are merged
 // inside of the block first, so that less crosses to the others.
-// All keys come at about the same time. So that not all warpgroups use the tensor cores together and then all the
-// special function unit, they take turns in starting their first product (ORDER).
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
@@ -28,7 +26,6 @@ constexpr int kTiles = TILES;      // of a block, all with the same K and V
 constexpr int kSplit = SPLIT;      // warpgroups of a block that share a tile's keys
 constexpr int kCluster = CLUSTER;  // blocks that share a tile's keys
 constexpr int kSlots = SLOTS;      // chunks of each part that lie in shared memory at once
-constexpr int kOrder = ORDER;      // turns end when a first product has been started (1) or has finished (2); 0: no turns
 constexpr int kPieces = PIECES;    // in which a chunk's weights meet V
 constexpr int kPoly = POLY;        // of 8 exponentials are computed by a polynomial
 constexpr bool kMax3 = MAX3 != 0;  // compare scores as integers, three at a time
@@ -171,8 +168,8 @@ __device__ __forceinline__ void weigh(Weights &weights, Softmax &softmax, const 
     softmax.sum[row] += sum[0] + sum[1];
 }
 
-// Barriers: one for each part of a block, for each tile and for each turn.
-enum { kRefillBarrier = 1, kTileBarrier = kRefillBarrier + kSplit, kTurnBarrier = kTileBarrier + kTiles };
+// Barriers: one for each part of a block and for each tile.
+enum { kRefillBarrier = 1, kTileBarrier = kRefillBarrier + kSplit };
 
 // --- One chunk ---------------------------------------------------------------------------------------------------
 
@@ -199,32 +196,12 @@ __device__ __forceinline__ void multiply_pv(Output &output, Weights &weights, ws
     ws::wgmma_commit();
 }
 
-// Turns go through the block in the order in which K arrives, once; those without a chunk only pass theirs on.
-struct Turn {
-    int place;
-    bool pending;
-};
-
-__device__ __forceinline__ void wait_for_turn(const Turn &turn) {
-    if (kOrder > 0 && turn.pending && turn.place > 0) {
-        ws::named_barrier_sync(kTurnBarrier + turn.place, 2 * kWarpgroup);
-    }
-}
-
-__device__ __forceinline__ void pass_turn(Turn &turn) {
-    if (kOrder > 0 && turn.pending && turn.place + 1 < kWarpgroups) {
-        ws::named_barrier_arrive(kTurnBarrier + turn.place + 1, 2 * kWarpgroup);
-    }
-    turn.pending = false;
-}
-
 // What a warpgroup has and knows.
 struct Consumer {
     ws::Descriptor q, k, v; // k and v are of slot 0
     int thread;             // in the warpgroup
     int first_query;
     int s;
-    Turn turn;
     Softmax softmax;
     Output output;
 };
@@ -232,16 +209,9 @@ struct Consumer {
 __device__ __forceinline__ void add_chunk(Consumer &self, int slot, ws::Mbarrier *v_full, unsigned parity,
                                           int first_key) {
     Scores scores;
-    wait_for_turn(self.turn);
     multiply_qk(scores, self.q, ws::descriptor_advance(self.k, slot * sizeof(KeyChunk)));
-    if (kOrder == 1) {
-        pass_turn(self.turn);
-    }
     ws::wgmma_wait<0>();
     ws::wgmma_fence_operand(scores);
-    if (kOrder == 2) {
-        pass_turn(self.turn);
-    }
     int last_key = first_key + kBlockN - 1;
     bool masked = last_key >= self.s || (kCausal && last_key > self.first_query);
     if (__builtin_expect(masked, kCausal)) {
@@ -389,7 +359,6 @@ extern "C" __global__ void __launch_bounds__(kThreads, 4 / kWarpgroups)
     self.thread = threadIdx.x % kWarpgroup;
     self.first_query = first_query_of(place.group, tile);
     self.s = s;
-    self.turn = {rank * kTiles + tile, true};
     self.softmax = {scale * ws::kLog2E, {kLowest, kLowest}, {0.0f, 0.0f}};
 #pragma unroll
     for (int i = 0; i < kTileValues; i++) {
@@ -397,10 +366,6 @@ extern "C" __global__ void __launch_bounds__(kThreads, 4 / kWarpgroups)
     }
     int n_chunks = chunks_until(self.first_query + kTileM, s);
     ws::mbarrier_wait(&shared.q_full, 0);
-    if (part >= n_chunks) {
-        wait_for_turn(self.turn);
-        pass_turn(self.turn);
-    }
     int slot = 0;
     unsigned parity = 0;
 #pragma unroll 1
@@ -422,13 +387,13 @@ extern "C" __global__ void __launch_bounds__(kThreads, 4 / kWarpgroups)
         slot = slot + 1 == kSlots ? 0 : slot + 1;
         parity ^= slot == 0;
     }
-
-    auto of_warpgroup = make_partial(self.output, self.softmax);
-    auto of_block = ws::merge_in_block<kSplit>(of_warpgroup, &shared.from_block[tile * kSplit], rank, self.thread,
-                                               kTileBarrier + tile);
     if (kCluster > 1) {
         ws::cluster_wait(); // the other blocks have started
     }
+
+    auto of_warpgroup = make_partial(self.output, self.softmax);
+    auto of_block = ws::merge_in_block<kSplit>(of_warpgroup, &shared.from_block[tile * kSplit], rank, self.thread,
+                                               kTiles == 1 ? 0 : kTileBarrier + tile);
     auto of_all = ws::merge_in_cluster<kCluster>(of_block, &shared.from_cluster[warpgroup], place.rank, self.thread, 0,
                                                  &shared.cluster_full[warpgroup]);
     long long offset = (static_cast<long long>(place.head) * s + self.first_query) * kHeadDim;
