@@ -62,7 +62,8 @@ struct SharedPlan {
 };
 static_assert(sizeof(QueryTile) % 1024 == 0 && sizeof(KeyTile) % 1024 == 0, "tiles keep the swizzle's alignment");
 static_assert(sizeof(SharedPlan) <= (kBlockM + 2 * kStages * kBlockN) * kHeadDim * 2 +
-                                        kConsumers * (kWeightsInShared ? (kBlockN + 63) / 64 * 8192 : 1024) + 256, "as in the contract");
+                                        kConsumers * (kWeightsInShared ? (kBlockN + 63) / 64 * 8192 : 1024) + 256,
+              "as in the contract");
 
 // A place in a ring of stages, counted on.
 struct RingPosition {
