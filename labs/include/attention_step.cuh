@@ -1,21 +1,19 @@
 // One tile of keys of fused attention, by a warpgroup with 64 queries: softmax and products at the same time. sm_90a.
 //
-// A warp that starts a product waits until the tensor cores have taken it, and they take few ahead. So products that are
-// started one after the other keep the warp from anything else, and two warpgroups with the same to do come into step:
-// both multiply, then both compute exponentials. Here a warp starts a sixteenth of a product after every few
+// A warp that starts a product waits until the tensor cores have taken it, and they take few ahead, so products that are
+// started one after the other keep the warp from anything else. Here it starts a piece of a product after every few
 // exponentials instead: of the next tile's scores, and of the output of the tile before.
 #ifndef WS_ATTENTION_STEP_CUH
 #define WS_ATTENTION_STEP_CUH
 
 #include "ptx/barrier.cuh"
 #include "ptx/math.cuh"
-#include "ptx/mma.cuh"
 #include "ptx/wgmma.cuh"
 #include "score_rows.cuh"
 
 namespace ws {
 
-template <bool kBf16, int kHeadDim, int kBlockN, int kPoly, bool kWeightsInShared>
+template <bool kBf16, int kHeadDim, int kBlockN, int kPoly>
 struct AttentionStep {
     typedef float Scores[kBlockN / 2];         // of one thread: 2 rows (queries g and g + 8), keys 8 j + 2 t + {0, 1}
     typedef float Output[kHeadDim / 2];        // likewise, along the head
@@ -28,26 +26,20 @@ struct AttentionStep {
     // The reference of a row that has seen no key. Finite, so that a masked score, -inf, is below it and weighs nothing.
     static constexpr float kLowest = -1e30f;
 
-    // Where the products read. Slabs of Q and K are 64 of the head dimension. `p` is where the warpgroup has its weights,
-    // 64 rows, slabs of 64 keys.
+    // Where the products read. Slabs of Q and K are 64 of the head dimension.
     struct Operands {
-        Descriptor q, k, v, p;
+        Descriptor q, k, v;
         unsigned q_slab_bytes, k_slab_bytes;
     };
-    static constexpr unsigned kWeightSlabBytes = 64 * 128;
-    static constexpr unsigned kWeightBytes = kWeightsInShared ? (kBlockN + 63) / 64 * kWeightSlabBytes : 0;
 
     float scale;         // of a score, times log2 e: from here on powers of two
     float reference[2];  // scaled score of each row that its exponentials are relative to
     float sum[2];        // of this thread's exponentials
     float correction[2]; // what the last update multiplies earlier results by
-    Weights weights;     // of the last tile, where they are in registers
-    unsigned row_address; // in shared memory, where they are there: of the row that this lane stores
+    Weights weights;     // of the last tile
     Output output;       // of all tiles before it
 
-    // `thread` is in the warpgroup, whose weights lie at `shared_weights`.
-    __device__ __forceinline__ void begin(float score_scale, const void *shared_weights, int thread) {
-        row_address = shared_address(shared_weights) + (thread / 32 * 16 + thread % 16) * 128;
+    __device__ __forceinline__ void begin(float score_scale) {
         scale = score_scale * kLog2E;
 #pragma unroll
         for (int row = 0; row < 2; row++) {
@@ -70,13 +62,7 @@ struct AttentionStep {
 
     // A part of output += weights V, V N-major.
     __device__ __forceinline__ void multiply_pv(const Operands &from, int step) {
-        Descriptor v = descriptor_advance(from.v, step * 2048);
-        if constexpr (kWeightsInShared) {
-            unsigned at = step / kSlabSteps * kWeightSlabBytes + step % kSlabSteps * 32;
-            wgmma_ss<kBf16, true>(output, descriptor_advance(from.p, at), v, 1);
-        } else {
-            wgmma_rs<kBf16, true>(output, weights[step], v, 1);
-        }
+        wgmma_rs<kBf16, true>(output, weights[step], descriptor_advance(from.v, step * 2048), 1);
     }
 
     // The first tile's scores.
@@ -118,7 +104,8 @@ struct AttentionStep {
             wgmma_forget(next_scores);
         }
         if constexpr (kBefore) {
-            fence_operands();
+            wgmma_fence_operand(output);
+            wgmma_fence_operand(weights);
         }
         if constexpr (kBefore || kNext) {
             wgmma_fence();
@@ -154,7 +141,8 @@ struct AttentionStep {
             wgmma_fence_operand(next_scores);
         }
         if constexpr (kBefore) {
-            fence_operands();
+            wgmma_fence_operand(output);
+            wgmma_fence_operand(weights);
             correct_output();
         }
         pack_weights(scores);
@@ -162,7 +150,8 @@ struct AttentionStep {
 
     // The last tile's part of the output.
     __device__ __forceinline__ void last_output(const Operands &from) {
-        fence_operands();
+        wgmma_fence_operand(output);
+        wgmma_fence_operand(weights);
         wgmma_fence();
 #pragma unroll
         for (int piece = 0; piece < kPieces; piece++) {
@@ -170,14 +159,8 @@ struct AttentionStep {
         }
         wgmma_commit();
         wgmma_wait<0>();
-        fence_operands();
-    }
-
-    __device__ __forceinline__ void fence_operands() {
         wgmma_fence_operand(output);
-        if constexpr (!kWeightsInShared) {
-            wgmma_fence_operand(weights);
-        }
+        wgmma_fence_operand(weights);
     }
 
     __device__ __forceinline__ void correct_output() {
@@ -203,28 +186,10 @@ struct AttentionStep {
         }
     }
 
-    // In shared memory each warp reads the rows that it wrote itself.
     __device__ __forceinline__ void pack_weights(const Scores &exponentials) {
-        int lane = threadIdx.x % 32;
 #pragma unroll
-        for (int piece = 0; piece < kPieces; piece++) {
-            unsigned words[4];
-#pragma unroll
-            for (int i = 0; i < 4; i++) {
-                int at = 8 * piece + 2 * i;
-                words[i] = pack<kBf16>(exponentials[at], exponentials[at + 1]);
-                if constexpr (!kWeightsInShared) {
-                    weights[piece][i] = words[i];
-                }
-            }
-            if constexpr (kWeightsInShared) {
-                int column = piece % kSlabSteps * 2 + lane / 16; // of 16 bytes; the swizzle depends on the row
-                stmatrix_x4(row_address + piece / kSlabSteps * kWeightSlabBytes + (column ^ lane % 8) * 16, words);
-            }
-        }
-        if constexpr (kWeightsInShared) {
-            fence_proxy_async();
-            __syncwarp();
+        for (int i = 0; i < kBlockN / 4; i++) {
+            weights[i / 4][i % 4] = pack<kBf16>(exponentials[2 * i], exponentials[2 * i + 1]);
         }
     }
 };

@@ -1,11 +1,10 @@
 // O = softmax(scale Q Kᵀ) V on Hopper for short sequences, where the time is latency: all loads at once, split keys.
 // Layout: q, k, v, o are (B, H, S, D) row-major, f16 or bf16. With a causal mask query i sees the keys 0..i.
-// Serves every S and D = 64, for scale > 0; made for S up to about 1024.
+// Serves every S and D = 64, for scale > 0; made for S up to about 2048.
 //
 // Changed since 60_small: a warpgroup mixes the exponentials of a chunk with the products of its neighbours
-// (attention_step.cuh), so tensor cores and special function unit work at the same time without turns among warpgroups.
-// The thread that loads first says to all barriers what will come and then asks for it: in turn each of these waits for
-// the other.
+// (attention_step.cuh). The thread that loads first says to all barriers what will come and then asks for it: in turn
+// each of these waits for the other.
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
@@ -23,7 +22,6 @@ constexpr int kTiles = TILES;      // of a block, all with the same K and V
 constexpr int kSplit = SPLIT;      // warpgroups of a block that share a tile's keys
 constexpr int kCluster = CLUSTER;  // blocks that share a tile's keys
 constexpr int kSlots = SLOTS;      // chunks of each part that lie in shared memory at once
-constexpr bool kWeightsInShared = P_SHARED != 0; // else in registers, for the second product
 constexpr int kPoly = POLY;        // of 8 exponentials are computed by a polynomial
 
 constexpr int kParts = kSplit * kCluster;
@@ -44,24 +42,19 @@ typedef __nv_bfloat16 Element;
 typedef __half Element;
 #endif
 
-typedef ws::AttentionStep<kBf16, kHeadDim, kBlockN, kPoly, kWeightsInShared> Step;
+typedef ws::AttentionStep<kBf16, kHeadDim, kBlockN, kPoly> Step;
 typedef Element QueryTile[kTileM][kHeadDim]; // (query, dim), swizzled
 typedef Element KeyChunk[kBlockN][kHeadDim]; // (key, dim), swizzled
-
-// A warpgroup's weights. There is always one, for its address.
-typedef unsigned char WeightTile[Step::kWeightBytes > 0 ? Step::kWeightBytes : 1024];
 
 struct SharedPlan {
     QueryTile q[kTiles];
     KeyChunk k[kSplit][kSlots];
     KeyChunk v[kSplit][kSlots];
-    WeightTile p[kWarpgroups];
     ws::Inbox<kTileValues / kSplit, kSplit - 1> from_block[kWarpgroups];
     ws::Inbox<kTileValues / kParts, kCluster - 1> from_cluster[kWarpgroups];
     ws::Mbarrier q_full, k_full[kSplit][kSlots], v_full[kSplit][kSlots], cluster_full[kWarpgroups];
 };
 static_assert(sizeof(SharedPlan) <= kTiles * 8192 + kSplit * kSlots * kBlockN * 256 +
-                                        kWarpgroups * (kWeightsInShared ? kBlockN * 128 : 1024) +
                                         kThreads * ((kSplit - 1) * (128 / kSplit + 8) +
                                                     (kCluster - 1) * (128 / kParts + 8)) +
                                         512,
@@ -361,8 +354,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
     int part = part_of(rank, place.rank);
     Consumer self;
     self.slot0 = {ws::descriptor_k_major(shared.q[tile]), ws::descriptor_k_major(shared.k[rank][0]),
-                  ws::descriptor_n_major(shared.v[rank][0], sizeof(KeyChunk)),
-                  ws::descriptor_k_major(&shared.p[warpgroup]), 0, 0};
+                  ws::descriptor_n_major(shared.v[rank][0], sizeof(KeyChunk)), 0, 0};
     self.q_full = &shared.q_full;
     self.k_full = shared.k_full[rank];
     self.v_full = shared.v_full[rank];
@@ -371,7 +363,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
     self.first_query = first_query_of(place.group, tile);
     self.s = s;
     self.n_block_chunks = own_chunks(place.n_chunks, part);
-    self.step.begin(scale, &shared.p[warpgroup], self.thread);
+    self.step.begin(scale);
     auto refill_slot = [&](int own) { refill(self, shared, own, place, tile, rank, k_map, v_map); };
     int n_own = own_chunks(chunks_until(self.first_query + kTileM, s), part);
     ws::mbarrier_wait(&shared.q_full, 0);
