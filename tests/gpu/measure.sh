@@ -4,7 +4,8 @@
 #
 #   tests/gpu/measure.sh WARPSMITH RESULTS [STEP...]
 #
-# Steps: saxpy, rmsnorm, gemm, attention, attention-large, campaign, repeat; all when none is named. Run it from the project's root.
+# Steps: saxpy, rmsnorm, gemm, attention, attention-large, campaign, repeat; all when none is named. Run it from
+# the project's root.
 set -u
 warpsmith=$1
 results=$2
@@ -37,8 +38,8 @@ for it in $steps; do
     attention)
         # shellcheck disable=SC2086 # the peers are words
         step attention-cuda compare labs/attention 60_small \
-            60_small:TILES=2,SPLIT=2,CLUSTER=1,SLOTS=2 50_wgmma 40_mma_pipelined 30_wmma 20_warp 10_tiled 00_naive \
-            $peers --time 0.5 --workload b1h8s512d64_bf16 --workload b1h8s512d64_causal_bf16 \
+            60_small:TILES=2,SPLIT=2,CLUSTER=1,SLOTS=2 65_mixed 50_wgmma 40_mma_pipelined 30_wmma 20_warp 10_tiled \
+            00_naive $peers --time 0.5 --workload b1h8s512d64_bf16 --workload b1h8s512d64_causal_bf16 \
             --workload b4h8s512d64_bf16 --workload b4h8s512d64_causal_bf16
         ;;
     attention-large)
