@@ -19,6 +19,9 @@ pub struct Evolution<'a> {
     pub seed: Option<&'a TrialSummary>,
     /// The seed's ranked time.
     pub seed_s: Option<f64>,
+    /// The time that speed-ups are counted from: the seed's, or that of the first correct source where the
+    /// seed is wrong.
+    pub start_s: Option<f64>,
     /// One per call, in order.
     pub steps: Vec<Step<'a>>,
     /// What became of all calls.
@@ -115,13 +118,19 @@ pub fn evolution<'a>(
     made_by.extend(seed.map(|trial| (trial.candidate, None)));
     let mut steps: Vec<Step<'a>> = Vec::new();
     let mut funnel = Funnel { calls: calls.len(), ..Funnel::default() };
-    let (mut tokens, mut cost, mut best_so_far_s) = (0, 0.0, seed_s);
+    let (mut tokens, mut cost, mut best_so_far_s, mut start_s) = (0, 0.0, seed_s, seed_s);
     for (idx, call) in calls.iter().enumerate() {
         let trials = by_call.remove(&call.id()).unwrap_or_default();
         made_by.extend(trials.iter().map(|trial| (trial.candidate, Some(idx))));
         let timed = trials.iter().filter_map(|trial| Some((time(trial)?, *trial)));
         let best = timed.min_by(|one, other| one.0.total_cmp(&other.0));
-        let fate = fate(call, &trials, best.map(|(time_s, _)| time_s), seed_s, comparisons);
+        let time_s = best.map(|(time_s, _)| time_s);
+        let mut fate = fate(call, &trials, time_s, start_s, comparisons);
+        if fate == StepFate::Correct && start_s.is_none() {
+            // The first that is correct takes the place of a seed that is not, without a challenge.
+            fate = StepFate::Accepted;
+            start_s = time_s;
+        }
         funnel.count(call, fate);
         tokens += call.usage.tokens();
         cost += call.cost;
@@ -141,7 +150,7 @@ pub fn evolution<'a>(
             cost,
         });
     }
-    Evolution { seed, seed_s, steps, funnel }
+    Evolution { seed, seed_s, start_s, steps, funnel }
 }
 
 fn fate(

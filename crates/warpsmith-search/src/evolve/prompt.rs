@@ -33,19 +33,25 @@ pub(crate) struct Parts<'a> {
     pub(crate) failures: &'a [(String, String)],
 }
 
+/// The heading above a source that is not correct.
+const TO_WRITE: &str = "The kernel to write";
+
 /// Renders a prompt.
 pub(crate) fn render(parts: &Parts<'_>) -> Prompt {
+    let is_correct = parts.best.time_s().is_some();
     let mut text = parts.task.to_string();
     match (parts.mode, parts.operator) {
         (EvolutionMode::Free | EvolutionMode::BestOfN, _) => {
             let heading = match parts.mode {
+                _ if !is_correct => TO_WRITE,
                 EvolutionMode::BestOfN => "The kernel to improve",
                 _ => "The fastest correct kernel so far",
             };
             section(&mut text, heading, &fenced(&parts.best.source));
         }
         (_, Operator::Init) => {
-            section(&mut text, "The fastest correct kernel so far", &described(parts.best));
+            let heading = if is_correct { "The fastest correct kernel so far" } else { TO_WRITE };
+            section(&mut text, heading, &described(parts.best));
         }
         (_, Operator::Crossover | Operator::Mutation) => {
             for (idx, parent) in parts.parents.iter().enumerate() {
@@ -64,7 +70,14 @@ pub(crate) fn render(parts: &Parts<'_>) -> Prompt {
         }
         section(&mut text, "What failed lately", failures.trim_end());
     }
-    section(&mut text, "What to do", instruction(parts.mode, parts.operator));
+    let instruction = match is_correct {
+        true => instruction(parts.mode, parts.operator),
+        false => {
+            "The kernel above has the right functions and parameters, but does not compute the task yet. \
+             Write one that does. Correct comes first; among correct ones the fastest wins."
+        }
+    };
+    section(&mut text, "What to do", instruction);
     section(&mut text, "Format of the answer", &format_text(parts.mode));
     Prompt { system: SYSTEM.to_string(), user: text }
 }
@@ -75,6 +88,9 @@ fn section(text: &mut String, heading: &str, body: &str) {
 
 fn described(member: &Member) -> String {
     let mut text = format!("Its name:\n{}\n", quoted(&member.title));
+    if let Standing::Invalid { failure } = &member.standing {
+        let _ = writeln!(text, "What is wrong with it:\n{}", quoted(failure));
+    }
     if let Standing::Valid { time_s, params, diagnosis } = &member.standing {
         let _ =
             writeln!(text, "Its time: {} (geometric mean, lower is better)", units::time(*time_s));

@@ -45,14 +45,16 @@ pub fn run(context: &Context, lab: &Path, settings: &RunSettings, repeats: u32) 
                 ..settings.clone()
             };
             with_campaign(context, lab, settings, |campaign| {
-                let evolved = evolve::evolve_only(campaign)?;
+                let evolved = evolve::evolve_only(campaign, evolve::SeedMay::NotBeWrong)?;
                 let (best, _) = campaign.verify_evolved(&evolved)?;
                 let speedup = campaign.speedup_over(&best, &evolved.accepted[0])?;
                 let (arm, tally) = (&mut record.arms[idx], &evolved.tally);
                 arm.runs.push(campaign.run.clone());
                 arm.calls += tally.calls;
                 arm.correct += tally.correct;
-                arm.speedups.extend(tally.times_s.iter().map(|time_s| tally.seed_s / time_s));
+                if let Some(start_s) = tally.start_s {
+                    arm.speedups.extend(tally.times_s.iter().map(|time_s| start_s / time_s));
+                }
                 arm.best_speedups.push(speedup);
                 arm.tokens += tally.tokens();
                 arm.cost += tally.cost;

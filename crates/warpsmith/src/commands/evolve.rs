@@ -7,8 +7,8 @@ use clap::Args;
 use warpsmith_model::{EvolutionMode, EvolveSettings, Goal, RunSettings};
 
 use super::{Context, ablate, plain_settings, seed_or_random, summary, with_campaign};
-use crate::campaign::Campaign;
 use crate::campaign::evolve::{Evolved, EvolvedSummary, Replies, evolve};
+use crate::campaign::{Campaign, passed};
 use crate::interrupt::Interrupt;
 use crate::llm::{self, Panel};
 use crate::output::{Progress, json, result, say};
@@ -127,7 +127,7 @@ pub fn steps(
     campaign: &mut Campaign,
     out: Option<PathBuf>,
 ) -> Result<(summary::Summary, EvolvedSummary)> {
-    let evolved = evolve_only(campaign)?;
+    let evolved = evolve_only(campaign, SeedMay::BeWrong)?;
     let (best, full) = campaign.verify_evolved(&evolved)?;
     say(format!("  {:<9} {} passes on every workload", "gate", best.winner.label()));
     let seed = &evolved.accepted[0];
@@ -143,18 +143,38 @@ pub fn steps(
         ceilings,
         Some(report),
     )?;
-    let is_evolved = best.winner.kernel.name != seed.winner.kernel.name;
+    let is_evolved = best.is_evolved();
     let evolved = EvolvedSummary { tally: evolved.tally, stop: evolved.stop, is_evolved, source };
     Ok((summary, evolved))
 }
 
+/// What is asked of the kernel that an evolution starts from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SeedMay {
+    /// A signature without contents will do.
+    BeWrong,
+    /// Speed-ups are counted from it.
+    NotBeWrong,
+}
+
 /// Proves and evolves, without the verification of the best.
-pub fn evolve_only(campaign: &mut Campaign) -> Result<Evolved> {
+pub fn evolve_only(campaign: &mut Campaign, seed: SeedMay) -> Result<Evolved> {
     summary::announce(campaign);
     campaign.require_sanitizers()?;
     let chain = campaign.prove()?;
     say(format!("  {:<9} {}", "chain", summary::chain_words(&chain)));
     let start = campaign.begin_evolution()?;
+    if !passed(&start.seed_trial) {
+        let (kernel, why) = (&start.kernel.name, start.seed_trial.outcome.describe());
+        if seed == SeedMay::NotBeWrong {
+            bail!(
+                "the kernel `{kernel}` does not pass with its author's parameters, so there is nothing \
+                 that modes can be compared by: {why}\nhint: `warpsmith evolve` without --ablate starts \
+                 from it all the same; its winner can then be the seed of an ablation"
+            );
+        }
+        say(format!("  `{kernel}` is not correct ({why}); the first correct source is the start"));
+    }
     let panel = Panel::load(&start.settings.models_file, &campaign.interrupt())?;
     let replies = Replies { panel: Some(&panel), ..campaign.stored_calls()? };
     let name = start.settings.mode.name();

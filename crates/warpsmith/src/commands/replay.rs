@@ -48,7 +48,9 @@ pub fn run(context: &Context, arguments: ReplayArgs) -> Result<()> {
         output::json(&json!({
             "run": record.id,
             "decisions": replayed.decisions,
-            "best": { "kernel": replayed.best.kernel.name, "params": replayed.best.params },
+            "best": replayed.best.as_ref().map(
+                |best| json!({ "kernel": best.kernel.name, "params": best.params })
+            ),
             "tally": replayed.tally.to_json(),
             "again": again,
         }))?;
@@ -80,7 +82,9 @@ fn show(run: &str, replayed: &Replayed) {
         replayed.decisions.short()
     ));
     result(format!("  {}", replayed.tally.words()));
-    result(format!("  best {}", replayed.best.label()));
+    if let Some(best) = &replayed.best {
+        result(format!("  best {}", best.label()));
+    }
     if replayed.again.is_empty() {
         return;
     }

@@ -108,6 +108,15 @@ fn a_numpy_module_becomes_a_lab_that_is_checked_compared_tuned_and_counted() {
     let said = project.fails(1, &["check", "labs/scaled_rows", "--quick"]);
     assert!(said.contains("00_start") && said.contains("elements never written"), "{said}");
 
+    // A model can write it.
+    let models = "[[model]]\nname = \"tape\"\nprovider = \"recorded\"\nfile = \"tape.replies\"\n";
+    write(&project, "models.toml", models);
+    write(&project, "tape.replies", &reply("rows", KERNEL));
+    let evolve = ["evolve", "labs/scaled_rows", "--models", "models.toml", "--trials", "1"];
+    let written = project.json(&[&evolve[..], &["--kernel", "00_start"]].concat());
+    assert_eq!(written["winner"]["kernel"], "e000_rows", "{written}");
+    assert_eq!(written["evolution"]["tally"]["from_seed"], false, "{written}");
+
     write(&project, "labs/scaled_rows/kernels/10_rows.c", KERNEL);
     write(&project, "labs/scaled_rows/kernels/10_rows.toml", CONTRACT);
     let checked = project.json(&["check", "labs/scaled_rows", "--kernel", "10_rows"]);
@@ -129,21 +138,8 @@ fn a_numpy_module_becomes_a_lab_that_is_checked_compared_tuned_and_counted() {
     // A model is told what the module computes, and its kernels are held against it.
     let faster = KERNEL.replace("double sum = 0;", "double sum = bias[j];");
     let faster = faster.replace("            sum += bias[j];\n", "");
-    let reply =
-        format!("=== reply\nname: bias first\ncode:\n```c\n{faster}```\nthought: one step less\n");
-    write(&project, "tape.replies", &reply);
-    let models = "[[model]]\nname = \"tape\"\nprovider = \"recorded\"\nfile = \"tape.replies\"\n";
-    write(&project, "models.toml", models);
-    let evolved = project.json(&[
-        "evolve",
-        "labs/scaled_rows",
-        "--kernel",
-        "10_rows",
-        "--models",
-        "models.toml",
-        "--trials",
-        "1",
-    ]);
+    write(&project, "tape.replies", &reply("bias first", &faster));
+    let evolved = project.json(&[&evolve[..], &["--kernel", "10_rows"]].concat());
     let store = project.store();
     let run = store.run("latest").expect("a run");
     let calls = store.calls(&run.id).expect("its calls");
@@ -165,6 +161,11 @@ fn a_numpy_module_becomes_a_lab_that_is_checked_compared_tuned_and_counted() {
     for key in ["latency_ms", "reference_latency_ms", "speedup_factor"] {
         assert!(performance[key].as_f64().is_some_and(|it| it > 0.0), "{trace}");
     }
+}
+
+/// A recorded reply with a kernel.
+fn reply(name: &str, kernel: &str) -> String {
+    format!("=== reply\nname: {name}\ncode:\n```c\n{kernel}```\nthought: as the module does\n")
 }
 
 /// Exports the newest run and returns its traces.

@@ -128,12 +128,12 @@ fn funnel(funnel: &Funnel) -> Html {
 }
 
 fn cost(evolution: &Evolution<'_>) -> Html {
-    let Some(seed_s) = evolution.seed_s else { return Html::default() };
+    let Some(start_s) = evolution.start_s else { return Html::default() };
     let points: Vec<CostPoint> = evolution
         .steps
         .iter()
         .map(|step| {
-            let speedup = step.best_so_far_s.map_or(1.0, |best_s| seed_s / best_s);
+            let speedup = step.best_so_far_s.map_or(1.0, |best_s| start_s / best_s);
             let is_best = step.fate == StepFate::Accepted;
             let title = || format!("call {}: {}", step.call.number, words::ratio(speedup));
             CostPoint { tokens: step.tokens as f64, speedup, title: is_best.then(title) }
@@ -165,9 +165,10 @@ fn lineage(view: &View<'_>, evolution: &Evolution<'_>) -> Html {
         children.entry(parent).or_default().push(idx);
     }
     let seed = evolution.seed.map_or("the seed", |seed| seed.kernel.as_str());
-    let seed_time = evolution
-        .seed_s
-        .map_or(String::new(), |time_s| format!(", {} (geometric mean)", units::time(time_s)));
+    let seed_time = match evolution.seed_s {
+        Some(time_s) => format!(", {} (geometric mean)", units::time(time_s)),
+        None => ", not correct; speed-ups are over the first correct source".to_string(),
+    };
     let mut tree = html!("<ul class='lineage'><li><strong>{}</strong>{}", seed, seed_time);
     branch(&mut tree, view, evolution, &children, None);
     tree.push(html!("</li></ul>\n"));
@@ -231,8 +232,9 @@ fn node(view: &View<'_>, evolution: &Evolution<'_>, step: &Step<'_>) -> Html {
     if let CallAnswer::Replied { reply, .. } = &call.answer {
         parts.push(folded("Reply", html!("<pre><code>{}</code></pre>", text(reply))));
     }
-    let speedup = step.time_s.zip(evolution.seed_s).map(|(time_s, seed_s)| {
-        format!(" · {} · {} over the seed", units::time(time_s), words::ratio(seed_s / time_s))
+    let start = if evolution.seed_s.is_some() { "the seed" } else { "the first correct one" };
+    let speedup = step.time_s.zip(evolution.start_s).map(|(time_s, start_s)| {
+        format!(" · {} · {} over {start}", units::time(time_s), words::ratio(start_s / time_s))
     });
     html!(
         "<details id='call-{}'><summary><span class='soft'>{}</span> {} <span class='soft'>{} · {}{} · {} tokens</span></summary>\n<div class='call'>{}</div></details>",

@@ -91,10 +91,17 @@ impl Campaign {
             let label = best.winner.label();
             say(format!("  {label} fails the full gate: {}", trial.outcome.describe()));
         }
+        if evolved.accepted.is_empty() {
+            bail!(
+                "neither the seed nor anything that the models wrote is correct; `warpsmith show {}` has \
+                 the reasons",
+                self.run
+            );
+        }
         bail!("nothing passes the full gate; `warpsmith show {}` has the reasons", self.run)
     }
 
-    /// Compares an evolution's best with its seed, the naive rung and every baseline.
+    /// Compares an evolution's best with its start, the naive rung and every baseline.
     pub fn compare_evolved(
         &mut self,
         best: &Accepted,
@@ -105,7 +112,7 @@ impl Campaign {
         }
         let mut contenders = vec![best.winner.contender(&best.winner.kernel.name)];
         if best.winner.kernel.name != seed.winner.kernel.name {
-            contenders.push(seed.winner.contender(&format!("{} (seed)", seed.winner.kernel.name)));
+            contenders.push(seed.winner.contender(&seed.start_label()));
         }
         let there = [&best.winner.kernel.name, &seed.winner.kernel.name];
         let naive = self.loaded.lab.oracle.clone();
@@ -127,7 +134,7 @@ impl Campaign {
         }
         let contenders = vec![
             best.winner.contender(&best.winner.kernel.name),
-            seed.winner.contender(&format!("{} (seed)", seed.winner.kernel.name)),
+            seed.winner.contender(&seed.start_label()),
         ];
         let workloads = self.served(&best.winner.kernel)?;
         let (rounds, seconds) = (self.settings.compare_rounds, self.settings.compare_s);
@@ -142,6 +149,19 @@ impl Campaign {
         let dir = dir.unwrap_or_else(|| self.project.evidence_dir.join(&self.run.0));
         let [source, _] = write_kernel(kernel, self.loaded.lab.target, &dir)?;
         Ok(source)
+    }
+}
+
+impl Accepted {
+    /// Says whether a model wrote it.
+    pub fn is_evolved(&self) -> bool {
+        matches!(self.origin, Origin::Evolved { .. })
+    }
+
+    /// What a comparison calls it where it is what an evolution started from.
+    fn start_label(&self) -> String {
+        let what = if self.is_evolved() { "first correct one" } else { "seed" };
+        format!("{} ({what})", self.winner.kernel.name)
     }
 }
 
@@ -196,7 +216,7 @@ impl EvolvedSummary {
         let rejected: u32 = tally.rejected.values().sum();
         let mut lines = vec![format!(
             "  {} calls: {} unanswered, {rejected} without a candidate, {} parsed, {} twins, {} \
-             compiled, {} correct, {} faster than the seed, {} accepted as the best",
+             compiled, {} correct, {} faster than {}, {} accepted as the best",
             tally.calls,
             tally.unanswered,
             tally.parsed,
@@ -204,6 +224,7 @@ impl EvolvedSummary {
             tally.compiled,
             tally.correct,
             tally.faster,
+            if tally.from_seed { "the seed" } else { "the first correct one" },
             tally.accepted
         )];
         for (reason, count) in &tally.rejected {

@@ -106,7 +106,8 @@ pub struct Accepted {
 /// What an evolution came to.
 #[derive(Debug)]
 pub struct Evolved {
-    /// The seed and every best after it, in order.
+    /// The start and every best after it, in order. The start is the seed, or the first correct candidate
+    /// where the seed is wrong; none where nothing was correct.
     pub accepted: Vec<Accepted>,
     /// What happened, counted.
     pub tally: Tally,
@@ -131,21 +132,14 @@ pub fn evolve(
     mut replies: Replies<'_>,
     watch: &mut dyn FnMut(&Tally),
 ) -> Result<Evolved> {
-    let seed = Accepted {
+    let seed_s = score(&start.seed_trial).time_s();
+    let seed = seed_s.map(|_| Accepted {
         winner: Winner { kernel: start.kernel.clone(), params: start.kernel.default.clone() },
         origin: Origin::Seed,
         trial: start.seed_trial.clone(),
-    };
-    let Some(seed_s) = score(&start.seed_trial).time_s() else {
-        bail!(
-            "the kernel `{}` does not pass with its author's parameters, so there is nothing to \
-             improve: {}",
-            start.kernel.name,
-            start.seed_trial.outcome.describe()
-        );
-    };
+    });
     let mut evolution = Evolution::new(config(start), seed_member(start, seed_s));
-    let mut accepted = vec![seed];
+    let mut accepted = Vec::from_iter(seed);
     let mut tally = Tally::new(seed_s);
     let mut failed_in_a_row = 0;
     let started = Instant::now();
@@ -205,18 +199,22 @@ fn config(start: &Start) -> EvolutionConfig {
     }
 }
 
-fn seed_member(start: &Start, time_s: f64) -> Member {
+fn seed_member(start: &Start, time_s: Option<f64>) -> Member {
+    let standing = match time_s {
+        Some(time_s) => Standing::Valid {
+            time_s,
+            params: start.kernel.default.to_string(),
+            diagnosis: diagnosis(&start.lab, &start.seed_trial, &start.ceilings),
+        },
+        None => Standing::Invalid { failure: start.seed_trial.outcome.describe() },
+    };
     Member {
         id: start.seed_trial.job.candidate.id,
         call: None,
         title: start.kernel.name.clone(),
         thought: "baseline".to_string(),
         source: start.kernel.source.clone(),
-        standing: Standing::Valid {
-            time_s,
-            params: start.kernel.default.to_string(),
-            diagnosis: diagnosis(&start.lab, &start.seed_trial, &start.ceilings),
-        },
+        standing,
     }
 }
 
@@ -393,9 +391,13 @@ impl Attempt<'_> {
         };
         let params = trial.job.candidate.params.clone();
         let winner = Winner { kernel: kernel.clone(), params: params.clone() };
-        let best = accepted.last().expect("the seed is the first");
-        let is_challenger = evolution.best().time_s().is_none_or(|best_s| time_s < best_s);
-        let is_best = is_challenger && bench.is_faster(&winner, &best.winner)?;
+        let is_best = match (accepted.last(), evolution.best().time_s()) {
+            (Some(best), Some(best_s)) => {
+                time_s < best_s && bench.is_faster(&winner, &best.winner)?
+            }
+            // The first that is correct has nobody to be held against.
+            _ => true,
+        };
         tally.timed(time_s, is_best);
         let standing = Standing::Valid {
             time_s,

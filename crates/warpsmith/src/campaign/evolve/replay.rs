@@ -31,7 +31,7 @@ pub struct Replayed {
     /// What happened, counted.
     pub tally: Tally,
     /// The best at the end.
-    pub best: Winner,
+    pub best: Option<Winner>,
     /// A hash of every decision: equal for equal replays.
     pub decisions: BlobId,
     /// The candidates that were evaluated once more, in order; none without a device.
@@ -91,7 +91,7 @@ pub fn replay(store: &Store, run: &RunId, campaign: Option<&mut Campaign>) -> Re
     };
     let mut bench = Repeat { stored, campaign, again: Vec::new() };
     let Evolved { accepted, tally, .. } = evolve(&start, &mut bench, replies, &mut |_| {})?;
-    let best = accepted.last().context("the seed is always there")?.winner.clone();
+    let best = accepted.last().map(|best| best.winner.clone());
     let mut hasher = Hasher::new("evolution");
     hasher.part(decisions.to_string().as_bytes());
     for best in &accepted {

@@ -22,7 +22,7 @@ pub struct Tally {
     pub compiled: u32,
     /// Candidates that passed the gate.
     pub correct: u32,
-    /// Candidates whose ranked time is below the seed's.
+    /// Candidates whose ranked time is below that of the start.
     pub faster: u32,
     /// Candidates that took the place of the best in paired rounds.
     pub accepted: u32,
@@ -36,10 +36,12 @@ pub struct Tally {
     pub estimated: u32,
     /// What it cost.
     pub cost: f64,
-    /// The seed's ranked time.
-    pub seed_s: f64,
+    /// The ranked time of the start: the seed, or the first correct candidate where the seed is wrong.
+    pub start_s: Option<f64>,
+    /// Whether that is the seed.
+    pub from_seed: bool,
     /// The best's ranked time.
-    pub best_s: f64,
+    pub best_s: Option<f64>,
     /// The ranked times of everything that is correct, in order.
     pub times_s: Vec<f64>,
     /// Seconds that providers took.
@@ -53,8 +55,8 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Starts from a seed of this time.
-    pub fn new(seed_s: f64) -> Self {
+    /// Starts from a seed of this time; none where it is wrong.
+    pub fn new(seed_s: Option<f64>) -> Self {
         Self {
             calls: 0,
             unanswered: 0,
@@ -70,7 +72,8 @@ impl Tally {
             output_tokens: 0,
             estimated: 0,
             cost: 0.0,
-            seed_s,
+            start_s: seed_s,
+            from_seed: seed_s.is_some(),
             best_s: seed_s,
             times_s: Vec::new(),
             provider_s: 0.0,
@@ -110,10 +113,11 @@ impl Tally {
     /// Counts the time of a correct source, and whether it took the best's place.
     pub fn timed(&mut self, time_s: f64, is_best: bool) {
         self.times_s.push(time_s);
-        self.faster += u32::from(time_s < self.seed_s);
+        let start_s = *self.start_s.get_or_insert(time_s);
+        self.faster += u32::from(time_s < start_s);
         if is_best {
             self.accepted += 1;
-            self.best_s = time_s;
+            self.best_s = Some(time_s);
         }
     }
 
@@ -127,9 +131,9 @@ impl Tally {
         if self.calls == 0 { 0.0 } else { f64::from(self.correct) / f64::from(self.calls) }
     }
 
-    /// Returns how much faster than the seed the best is, by ranked times.
-    pub fn speedup(&self) -> f64 {
-        self.seed_s / self.best_s
+    /// Returns how much faster than the start the best is, by ranked times.
+    pub fn speedup(&self) -> Option<f64> {
+        Some(self.start_s? / self.best_s?)
     }
 
     /// Returns the seconds of a call that neither the provider nor the evaluation took.
@@ -144,13 +148,15 @@ impl Tally {
             cost if cost > 0.0 => format!(", cost {cost:.4}"),
             _ => String::new(),
         };
-        format!(
-            "best {} ({:.2}x the seed), {:.0} % valid, {} tokens{cost}",
-            units::time(self.best_s),
-            self.speedup(),
-            100.0 * self.validity(),
-            self.tokens()
-        )
+        let best = match self.best_s.zip(self.speedup()) {
+            Some((best_s, speedup)) => {
+                let start = if self.from_seed { "the seed" } else { "the first correct one" };
+                format!("best {} ({speedup:.2}x {start})", units::time(best_s))
+            }
+            None => "nothing correct yet".to_string(),
+        };
+        let valid = 100.0 * self.validity();
+        format!("{best}, {valid:.0} % valid, {} tokens{cost}", self.tokens())
     }
 
     /// Renders for programs.
@@ -173,7 +179,8 @@ impl Tally {
             "output_tokens": self.output_tokens,
             "calls_with_estimated_tokens": self.estimated,
             "cost": self.cost,
-            "seed_s": self.seed_s,
+            "start_s": self.start_s,
+            "from_seed": self.from_seed,
             "best_s": self.best_s,
             "times_s": self.times_s,
             "provider_s": self.provider_s,

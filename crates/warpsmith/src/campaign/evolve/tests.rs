@@ -285,12 +285,77 @@ fn the_funnel_is_exact_in_every_mode() {
         let tenths: Vec<f64> = tally.times_s.iter().map(|it| (it * 10.0).round()).collect();
         assert_eq!(tenths, [80.0, 60.0, 90.0, 120.0, 30.0], "{mode:?}: tuned to T = 1");
         assert_eq!(tally.tuning_trials, 2, "the two other values of T");
-        assert_eq!(((tally.best_s * 10.0).round(), tally.validity()), (30.0, 0.5));
+        let best = tally.best_s.map(|best_s| (best_s * 10.0).round());
+        assert_eq!((best, tally.validity()), (Some(30.0), 0.5));
         let names: Vec<&str> = accepted.iter().map(|it| it.winner.kernel.name.as_str()).collect();
         assert_eq!(names, ["00_naive", "e000_x", "e003_x", "e009_x"]);
         assert_eq!(accepted[3].winner.params.get("T"), Some(&Value::Int(1)));
         assert!(matches!(&accepted[3].origin, Origin::Evolved { .. }));
         assert_eq!(bench.store.calls(&bench.run).expect("calls").len(), 10, "no trial is lost");
+    }
+}
+
+#[test]
+fn the_first_correct_source_takes_the_place_of_a_wrong_seed() {
+    for mode in EvolutionMode::ALL {
+        let mut bench = Fake::new();
+        let mut start = bench.start(mode, 5);
+        start.seed_trial.outcome = Outcome::TimedOut { workload: "w".to_string(), limit_s: 20.0 };
+        let (panel, _dir) = tape(&[
+            good("marker_fails"),
+            good("marker_takes_80"),
+            good("marker_takes_90"),
+            good("marker_takes_40"),
+            good("marker_hangs"),
+        ]);
+        let Evolved { accepted, tally, .. } =
+            run(&mut bench, &start, Some(&panel)).expect("an evolution");
+        let names: Vec<&str> = accepted.iter().map(|it| it.winner.kernel.name.as_str()).collect();
+        assert_eq!(names, ["e001_x", "e003_x"], "{mode:?}");
+        assert_eq!((tally.correct, tally.faster, tally.accepted), (3, 1, 2), "{mode:?}");
+        let tenths = |number: Option<f64>| number.map(|number| (number * 10.0).round());
+        assert_eq!((tenths(tally.start_s), tenths(tally.speedup())), (Some(80.0), Some(20.0)));
+        assert!(!tally.from_seed);
+        let calls = bench.store.calls(&bench.run).expect("calls");
+        let is_told = |idx: usize| {
+            let prompt = bench.store.blob(&calls[idx].prompt).expect("a prompt");
+            prompt.contains("does not compute the task yet")
+        };
+        let told: Vec<bool> = (0..5).map(is_told).collect();
+        let always = mode == EvolutionMode::BestOfN;
+        assert_eq!(told, [true, true, always, always, always], "{mode:?}");
+
+        let blobs = vec![Blob::new(start.kernel.source.clone())];
+        let finding = Finding { trial: start.seed_trial.clone(), blobs };
+        bench.store.append(&bench.run, &finding, 0.0).expect("stored");
+        let trials = bench.store.summaries(&bench.run).expect("trials");
+        let evolution = derive::evolution(&begun(&start), &calls, &trials, &[]);
+        let fates: Vec<_> = evolution.steps.iter().map(|step| step.fate).collect();
+        use derive::StepFate::{Accepted, Correct, Faster, NotCompiled, Wrong};
+        assert_eq!(fates, [NotCompiled, Accepted, Correct, Faster, Wrong], "{mode:?}");
+        assert_eq!((evolution.seed_s, tenths(evolution.start_s)), (None, Some(80.0)));
+    }
+}
+
+#[test]
+fn an_evolution_in_which_nothing_is_correct_ends_and_is_repeated() {
+    let mut bench = Fake::new();
+    let mut start = bench.start(EvolutionMode::Full, 2);
+    start.seed_trial.outcome = Outcome::TimedOut { workload: "w".to_string(), limit_s: 20.0 };
+    let (panel, _dir) = tape(&[good("marker_fails"), good("marker_hangs")]);
+    let first = run(&mut bench, &start, Some(&panel)).expect("an evolution");
+    assert!(first.accepted.is_empty());
+    assert!(first.tally.words().starts_with("nothing correct yet"), "{}", first.tally.words());
+    let again = run(&mut bench, &start, None).expect("the same from what is stored");
+    assert_eq!((again.accepted.len(), again.tally.calls), (0, 2));
+}
+
+fn begun(start: &Start) -> EvolutionStart {
+    EvolutionStart {
+        format: FORMAT_VERSION,
+        kernel: start.kernel.name.clone(),
+        seed_trial: start.seed_trial.id,
+        ceilings: start.ceilings.clone(),
     }
 }
 
@@ -303,12 +368,7 @@ fn the_evidence_tells_the_same_funnel_as_the_loop() {
     let blobs = vec![Blob::new(start.kernel.source.clone())];
     let finding = Finding { trial: start.seed_trial.clone(), blobs };
     bench.store.append(&bench.run, &finding, 0.0).expect("stored");
-    let begun = EvolutionStart {
-        format: FORMAT_VERSION,
-        kernel: start.kernel.name.clone(),
-        seed_trial: start.seed_trial.id,
-        ceilings: start.ceilings.clone(),
-    };
+    let begun = begun(&start);
     let calls = bench.store.calls(&bench.run).expect("calls");
     let trials = bench.store.summaries(&bench.run).expect("trials");
     // The fake keeps no comparisons: what the loop accepted is merely faster here.
@@ -338,12 +398,7 @@ fn a_source_whose_first_configuration_does_not_fit_is_tried_with_others() {
     assert_eq!(accepted[1].winner.params.get("T"), Some(&Value::Int(2)));
     // What comes to no end does so with other values too, and is not tried again.
     assert_eq!(tally.tuning_trials, 2);
-    let begun = EvolutionStart {
-        format: FORMAT_VERSION,
-        kernel: start.kernel.name.clone(),
-        seed_trial: start.seed_trial.id,
-        ceilings: start.ceilings.clone(),
-    };
+    let begun = begun(&start);
     let calls = bench.store.calls(&bench.run).expect("calls");
     let trials = bench.store.summaries(&bench.run).expect("trials");
     let funnel = derive::evolution(&begun, &calls, &trials, &[]).funnel;
