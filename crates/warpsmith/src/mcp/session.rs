@@ -267,18 +267,18 @@ fn check_params(campaign: &Campaign, candidate: &Candidate) -> Result<()> {
     Ok(())
 }
 
-/// Evaluates a candidate and records what its kernel is made of.
+/// Records what a candidate's kernel is made of and evaluates it.
 fn evaluated(campaign: &mut Campaign, candidate: &Candidate, fidelity: Fidelity) -> Result<Trial> {
     let Candidate { kernel, params, source } = candidate;
     let is_authors = source.is_none() && *params == kernel.default;
     let origin = if is_authors { Origin::Seed } else { Origin::Manual };
-    let trial = campaign.check(kernel, params, origin, fidelity, |_| {})?;
+    // Before the trial, so that a trial on record can always be made a kernel again.
     if let Some(record) = source
         && !campaign.store.sources(&campaign.run)?.contains(record)
     {
         campaign.store.put_source(&campaign.run, record)?;
     }
-    Ok(trial)
+    campaign.check(kernel, params, origin, fidelity, |_| {})
 }
 
 fn ceilings(campaign: &Campaign) -> Result<Ceilings> {
