@@ -126,7 +126,7 @@ pub fn evolution<'a>(
         let best = timed.min_by(|one, other| one.0.total_cmp(&other.0));
         let time_s = best.map(|(time_s, _)| time_s);
         let mut fate = fate(call, &trials, time_s, start_s, comparisons);
-        if fate == StepFate::Correct && start_s.is_none() {
+        if fate == StepFate::Correct && start_s.is_none() && time_s.is_some() {
             // The first that is correct takes the place of a seed that is not, without a challenge.
             fate = StepFate::Accepted;
             start_s = time_s;
