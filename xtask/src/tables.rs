@@ -84,7 +84,12 @@ pub fn adopt(folder: &Path) -> Result<()> {
 /// where a folder has neither.
 fn stability(folder: &Path) -> Result<Option<Value>> {
     let read = |name: &str| -> Result<Option<Value>> {
-        let Ok(text) = fs::read_to_string(folder.join(name)) else { return Ok(None) };
+        let path = folder.join(name);
+        if !path.exists() {
+            return Ok(None);
+        }
+        let text =
+            fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
         let value = serde_json::from_str(&text);
         value.map(Some).with_context(|| format!("{name} is not JSON"))
     };
@@ -102,8 +107,14 @@ fn stability(folder: &Path) -> Result<Option<Value>> {
         }));
     }
     let campaign = read("campaign.json")?.map(|campaign| campaign["pace"].clone());
-    if runs.is_empty() || campaign.is_none() {
-        return Ok(None);
+    match (runs.is_empty(), campaign.is_none()) {
+        (true, true) => return Ok(None),
+        (false, false) => {}
+        _ => bail!(
+            "{} holds only one of repeat-*.json and campaign.json, which make one table\nhint: run both \
+             steps of tests/gpu/measure.sh",
+            folder.display()
+        ),
     }
     Ok(Some(json!({ "device": device, "runs": runs, "campaign": campaign })))
 }
