@@ -150,14 +150,22 @@ impl Importer<'_> {
         Lab::parse(&texts).map_err(|errors| {
             anyhow::anyhow!("`{}` makes no valid lab\n\n{errors}", problem.original)
         })?;
+        // Under another name until it is whole: half a lab would stand in the way of the next attempt.
+        let part = self.into.join(format!(".{}.part", problem.name));
+        if part.exists() {
+            std::fs::remove_dir_all(&part)
+                .with_context(|| format!("cannot remove {}", part.display()))?;
+        }
         for (path, text) in &files {
-            let path = dir.join(path);
+            let path = part.join(path);
             let parent = path.parent().context("a file of a lab has a folder")?;
             std::fs::create_dir_all(parent)
                 .with_context(|| format!("cannot make {}", parent.display()))?;
             std::fs::write(&path, text)
                 .with_context(|| format!("cannot write {}", path.display()))?;
         }
+        std::fs::rename(&part, &dir)
+            .with_context(|| format!("cannot rename {} to {}", part.display(), dir.display()))?;
         let files = files.into_iter().map(|(path, _)| path).collect();
         Ok(Made { dir, files, notes: write::notes(problem) })
     }

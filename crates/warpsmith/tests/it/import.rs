@@ -87,7 +87,11 @@ default = { CHUNK = 1 }
 #[test]
 fn a_numpy_module_becomes_a_lab_that_is_checked_compared_tuned_and_counted() {
     let project = project();
+    // An import that was killed left its unfinished lab behind.
+    write(&project, "labs/.scaled_rows.part/kernels/99_half.c", "");
     let made = project.json(&["import", "kernelbench", &example()]);
+    assert!(!project.path().join("labs/scaled_rows/kernels/99_half.c").exists());
+    assert!(!project.path().join("labs/.scaled_rows.part").exists());
     let notes = made["notes"].to_string();
     assert!(notes.contains("`unused` of the module"), "{notes}");
     let manifest = std::fs::read_to_string(project.path().join("labs/scaled_rows/lab.toml"))
