@@ -267,8 +267,9 @@ impl Campaign {
         })?;
         match answer {
             Answer::Compared(record) => {
-                let n_workloads = record.workloads.len();
-                progress.finish(&format!("{n_contenders} contenders on {n_workloads} workloads"));
+                // Without those that are not installed.
+                let (n_there, n_workloads) = (record.contenders.len(), record.workloads.len());
+                progress.finish(&format!("{n_there} contenders on {n_workloads} workloads"));
                 self.store.put_comparison(&self.run, &record)?;
                 Ok(*record)
             }
