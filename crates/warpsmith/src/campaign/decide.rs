@@ -14,7 +14,7 @@ use warpsmith_model::{
 use warpsmith_search::score;
 
 use super::objective::Aim;
-use super::{Campaign, kernel_text, passed, restore, system_random};
+use super::{Campaign, kernel_text, passed, restore, system_seed};
 use crate::output::{Progress, say};
 
 /// A kernel with parameters.
@@ -247,7 +247,7 @@ impl Campaign {
         budget_s: f64,
     ) -> Result<ComparisonRecord> {
         let request = CompareRequest {
-            lab: self.lab_ref(system_random()? >> 11),
+            lab: self.lab_ref(system_seed()?),
             purpose,
             contenders,
             workloads,

@@ -36,7 +36,7 @@ use clap::{Args, Parser, Subcommand};
 use warpsmith_model::lab::TargetKind;
 use warpsmith_model::{Goal, Lab, Objective, RunSettings, RunStatus, SeedFrom, Until, suggest};
 
-use crate::campaign::{Campaign, Interrupted, check_until, now_unix_s, system_random};
+use crate::campaign::{Campaign, Interrupted, check_until, now_unix_s, system_seed};
 use crate::interrupt::Interrupt;
 use crate::labdir;
 use crate::project::Project;
@@ -303,11 +303,6 @@ pub fn plain_settings(goal: Goal, lab: &std::path::Path) -> Result<RunSettings> 
 
 fn seed_or_random(seed: Option<u64>) -> Result<u64> {
     seed.map_or_else(system_seed, Ok)
-}
-
-/// A seed that survives every JSON reader: those that keep numbers as doubles lose bits past 2^53.
-fn system_seed() -> Result<u64> {
-    Ok(system_random()? >> 11)
 }
 
 /// Starts a campaign, lets `steps` do its work, and records how it ended whatever happens.
