@@ -11,6 +11,7 @@ mod evidence;
 mod evolve;
 mod export;
 mod fastp;
+mod front;
 mod import;
 mod mcp;
 mod micro;
@@ -84,6 +85,7 @@ enum Command {
     Evolve(evolve::EvolveArgs),
     Replay(replay::ReplayArgs),
     Compare(compare::CompareArgs),
+    Front(front::FrontArgs),
     Profile(profile::ProfileArgs),
     Report(report::ReportArgs),
     Export(export::ExportArgs),
@@ -136,6 +138,7 @@ pub fn dispatch(cli: Cli) -> Result<()> {
         Command::Evolve(arguments) => evolve::run(&context, arguments),
         Command::Replay(arguments) => replay::run(&context, arguments),
         Command::Compare(arguments) => compare::run(&context, arguments),
+        Command::Front(arguments) => front::run(&context, arguments),
         Command::Profile(arguments) => profile::run(&context, arguments),
         Command::Report(arguments) => report::run(&context, arguments),
         Command::Export(arguments) => export::run(&context, arguments),
@@ -325,7 +328,8 @@ pub fn with_campaign<T>(
 pub fn check_workloads(lab: &Lab, names: &[String]) -> Result<()> {
     for name in names {
         if lab.workload(name).is_none() {
-            let known: Vec<&str> = lab.workloads.iter().map(|it| it.name.as_str()).collect();
+            let all = lab.workloads.iter().chain(&lab.extra);
+            let known: Vec<&str> = all.map(|it| it.name.as_str()).collect();
             let meant = suggest::closest(name, known.iter().copied());
             let meant = meant.map_or_else(String::new, |meant| format!("did you mean `{meant}`? "));
             anyhow::bail!(
