@@ -9,7 +9,7 @@ use warpsmith_model::lab::Kernel;
 use warpsmith_model::stats::Comparison;
 use warpsmith_model::{
     Answer, Ask, Candidate, CompareRequest, ComparisonPurpose, ComparisonRecord, ContenderKind,
-    ContenderRequest, Fidelity, MissingBaseline, Objective, Origin, Params, Trial,
+    ContenderRequest, Fidelity, Goal, MissingBaseline, Objective, Origin, Params, Trial,
 };
 use warpsmith_search::score;
 
@@ -246,8 +246,13 @@ impl Campaign {
         min_rounds: u32,
         budget_s: f64,
     ) -> Result<ComparisonRecord> {
+        // The seed of a run that only compares was drawn for it, and the chain's answers serve again.
+        let seed = match self.settings.goal {
+            Goal::Compare => self.settings.seed,
+            _ => system_seed()?,
+        };
         let request = CompareRequest {
-            lab: self.lab_ref(system_seed()?),
+            lab: self.lab_ref(seed),
             purpose,
             contenders,
             workloads,

@@ -25,8 +25,8 @@ use warpsmith_model::lab::{Kernel, TargetKind};
 use warpsmith_model::stats::median_interval;
 use warpsmith_model::{
     Answer, Ask, Blob, BlobId, Candidate, CandidateId, Ceilings, Environment, EnvironmentId,
-    FORMAT_VERSION, Fidelity, Finding, Job, KernelText, LabRecord, LabRef, Origin, Outcome, Params,
-    Request, RequestLimits, RunId, RunRecord, RunSettings, RunStatus, Trial,
+    FORMAT_VERSION, Fidelity, Finding, Goal, Job, KernelText, LabRecord, LabRef, Origin, Outcome,
+    Params, Request, RequestLimits, RunId, RunRecord, RunSettings, RunStatus, Trial,
 };
 
 use crate::interrupt::Interrupt;
@@ -127,6 +127,14 @@ impl Campaign {
         let mut request = self.request(kernel, params, origin, fidelity, workloads)?;
         adjust(&mut request);
         self.evaluate(kernel, request)
+    }
+
+    /// Returns the seed whose inputs all kernels of a run on CUDA may share that were read before it was
+    /// drawn; right answers take longer than the kernels. None was written for these inputs, and device
+    /// code leaves nothing behind that the next kernel finds. Native code gets inputs of its own.
+    pub fn shared_seed(&self) -> Option<u64> {
+        let is_drawn = matches!(self.settings.goal, Goal::Check | Goal::Compare);
+        (is_drawn && self.loaded.lab.target == TargetKind::Cuda).then_some(self.settings.seed)
     }
 
     /// Returns what tells whether the user asked to stop.

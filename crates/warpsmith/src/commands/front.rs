@@ -10,7 +10,7 @@ use serde_json::json;
 use warpsmith_evidence::derive::{Choice, dispatch};
 use warpsmith_model::lab::{FRONT, Kernel, Lab, parse_kernel};
 use warpsmith_model::{
-    ComparisonPurpose, ComparisonRecord, ContenderKind, Fidelity, Goal, Origin, Params,
+    ComparisonPurpose, ComparisonRecord, ContenderKind, Fidelity, Goal, Origin, Params, Request,
     RunSettings, Value, units,
 };
 
@@ -88,7 +88,11 @@ pub fn run(context: &Context, arguments: FrontArgs) -> Result<()> {
         let front = parse_kernel(&campaign.loaded.lab, FRONT, &text, "")
             .map_err(|errors| anyhow::anyhow!("the front is not valid\n\n{errors}"))?;
         let origin = Origin::Tuned { strategy: FRONT.to_string() };
-        let trial = campaign.check(&front, &Params::default(), origin, Fidelity::Full, |_| {})?;
+        let seed = campaign.shared_seed();
+        let adjust = |request: &mut Request| {
+            request.job.seed = seed.unwrap_or(request.job.seed);
+        };
+        let trial = campaign.check(&front, &Params::default(), origin, Fidelity::Full, adjust)?;
         say(format!("  {:<9} {}", "gate", trial.outcome.describe()));
         trial.sanitizer_notes().for_each(|note| say(format!("            {note}")));
         if !passed(&trial) {
