@@ -69,7 +69,7 @@ pub use record::{
 pub use settings::{Goal, Objective, RunSettings, SeedFrom, Until};
 pub use trial::{
     Blob, Build, CrashCause, ErrorSize, Finding, Measurement, Mismatch, MismatchKind, Outcome,
-    SANITIZER_NOTE, Stage, StopReason, Trial, Verdict,
+    PlainError, SANITIZER_NOTE, Stage, StopReason, Trial, Verdict,
 };
 pub use value::{DType, Params, Value};
 pub use wire::{Answer, Ask, CompareRequest, ContenderRequest, LabRef, ProfileRequest, Profiled};

@@ -1,6 +1,6 @@
 //! The quick way through an output that is right: one pass that vectorises.
 
-use warpsmith_model::DType;
+use warpsmith_model::{DType, PlainError};
 
 use super::{Expected, Values};
 use crate::element::{Bf16, Element, F16};
@@ -14,6 +14,8 @@ pub(super) struct Scan {
     pub(super) error_norm: f64,
     /// The norm of the answer over the same elements.
     pub(super) answer_norm: f64,
+    /// The largest error in plain numbers, NaN left out.
+    pub(super) plain: PlainError,
 }
 
 /// Passes over the chunks of an output.
@@ -28,6 +30,7 @@ pub(super) fn scan(out: &[u8], expected: &Expected, chunks: &[usize]) -> Scan {
         worst: parts.iter().map(|part| part.worst).fold(0.0, f64::max),
         error_norm: norm(|part| part.error_norm),
         answer_norm: norm(|part| part.answer_norm),
+        plain: parts.iter().map(|part| part.plain).fold(PlainError::default(), PlainError::worse),
     }
 }
 
@@ -78,6 +81,8 @@ fn scan_body<O: Element, E: Element>(
 ) -> Scan {
     let mut worst = [0f64; LANES];
     let mut squares = [0f64; LANES];
+    let mut absolute = [0f64; LANES];
+    let mut relative = [0f64; LANES];
     let mut answer_squares = 0f64;
     for chunk in chunks {
         let range = expected.chunks.range(*chunk);
@@ -90,19 +95,24 @@ fn scan_body<O: Element, E: Element>(
         for (got, want) in (&mut got_groups).zip(&mut want_groups) {
             for lane in 0..LANES {
                 let got = O::read(&got[lane * O::SIZE..(lane + 1) * O::SIZE]).widen();
-                step(got, want[lane].widen(), scale, &mut worst[lane], &mut squares[lane]);
+                let want = want[lane].widen();
+                step(got, want, scale, &mut worst[lane], &mut squares[lane]);
+                keep_worse(got, want, &mut absolute[lane], &mut relative[lane]);
             }
         }
         let rest = got_groups.remainder().chunks_exact(O::SIZE).zip(want_groups.remainder());
         for (lane, (got, want)) in rest.enumerate() {
-            let got = O::read(got).widen();
-            step(got, want.widen(), scale, &mut worst[lane], &mut squares[lane]);
+            let (got, want) = (O::read(got).widen(), want.widen());
+            step(got, want, scale, &mut worst[lane], &mut squares[lane]);
+            keep_worse(got, want, &mut absolute[lane], &mut relative[lane]);
         }
     }
+    let most = |lanes: [f64; LANES]| lanes.into_iter().fold(0.0, f64::max);
     Scan {
-        worst: worst.iter().copied().fold(0.0, f64::max),
+        worst: most(worst),
         error_norm: squares.iter().sum::<f64>().sqrt(),
         answer_norm: answer_squares.sqrt(),
+        plain: PlainError { absolute: most(absolute), relative: most(relative) },
     }
 }
 
@@ -113,4 +123,14 @@ fn step(got: f64, want: f64, scale: f64, worst: &mut f64, squares: &mut f64) {
     let ratio = error / if size > scale { size } else { scale };
     *worst = if ratio > *worst { ratio } else { *worst };
     *squares += error * error;
+}
+
+/// Keeps the larger error of each kind. NaN is larger than nothing; an expected zero has no relative error,
+/// and one that is too large for a number is as large as numbers are.
+#[inline(always)]
+pub(super) fn keep_worse(got: f64, want: f64, absolute: &mut f64, relative: &mut f64) {
+    let error = (got - want).abs();
+    let ratio = (error / want.abs()).min(f64::MAX);
+    *absolute = if error > *absolute { error } else { *absolute };
+    *relative = if want != 0.0 && ratio > *relative { ratio } else { *relative };
 }

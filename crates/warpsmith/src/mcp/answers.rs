@@ -267,6 +267,7 @@ pub fn board(lab_name: &str, fidelity: Fidelity, board: &Board, limit: usize) ->
     };
     let data = json!({
         "lab": lab_name, "gate": gate, "environment": board.environment, "runs": board.n_runs,
+                "error": measurement.error.plain,
         "workloads": board.workloads, "places": rows, "more": more,
         "passed_but_not_on_every_workload": board.n_unranked,
     });
@@ -410,7 +411,7 @@ fn workloads(lab: &Lab, trial: &Trial, ceilings: &Ceilings) -> Json {
         });
         Some(json!({
             "workload": measurement.workload, "time_s": interval, "share_of_roofline": share,
-            "error_eps": measurement.error.element_eps,
+            "error_eps": measurement.error.element_eps, "error": measurement.error.plain,
         }))
     };
     trial.outcome.measurements().iter().filter_map(row).collect()
