@@ -13,6 +13,7 @@ mod stall;
 pub mod table;
 #[cfg(test)]
 mod tests;
+mod words;
 
 use serde::{Deserialize, Serialize};
 
@@ -22,6 +23,7 @@ use crate::{Ceilings, DType, DeviceInfo, LaunchProfile, WorkloadProfile};
 pub use counters::Counters;
 pub use gap::{Cause, Gap, GapPart, gap};
 pub use stall::{Stall, StallGroup};
+pub use words::words;
 
 #[cfg(test)]
 use tests as testing;
@@ -150,7 +152,9 @@ pub fn diagnose(profile: &WorkloadProfile, scene: &Scene<'_>) -> Diagnosis {
     }
     if let Some(launch) = main {
         match counters {
-            Some(counters) => facts.extend(facts::counted(profile, scene, counters, &mut advice)),
+            Some(counters) => {
+                facts.extend(facts::counted(profile, scene, launch, counters, &mut advice));
+            }
             None => facts.extend(facts::compiled(profile, scene, launch, &mut advice)),
         }
     }

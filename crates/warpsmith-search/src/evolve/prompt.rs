@@ -6,7 +6,7 @@ use std::fmt::Write;
 use warpsmith_model::lab::{ElementType, Kernel, Lab, ReferenceProgram, Role, TargetKind, Tensor};
 use warpsmith_model::{DType, DeviceInfo, EvolutionMode, Operator, Prompt, units};
 
-use super::feedback::{fenced, quoted};
+use super::feedback::{fenced, quoted, quoted_profile};
 use super::population::{Member, Standing};
 use super::reply::{MAX_TUNABLES, MAX_VALUES};
 
@@ -91,12 +91,15 @@ fn described(member: &Member) -> String {
     if let Standing::Invalid { failure } = &member.standing {
         let _ = writeln!(text, "What is wrong with it:\n{}", quoted(failure));
     }
-    if let Standing::Valid { time_s, params, diagnosis } = &member.standing {
+    if let Standing::Valid { time_s, params, diagnosis, insight } = &member.standing {
         let _ =
             writeln!(text, "Its time: {} (geometric mean, lower is better)", units::time(*time_s));
         let _ = writeln!(text, "Its parameters: {params}");
         if !diagnosis.is_empty() {
             let _ = writeln!(text, "What limits it:\n{}", quoted(diagnosis));
+        }
+        if let Some(insight) = insight.as_ref().filter(|insight| !insight.is_empty()) {
+            let _ = writeln!(text, "What a profile of it shows:\n{}", quoted_profile(insight));
         }
     }
     if !member.thought.is_empty() {
