@@ -25,6 +25,7 @@ cpu) ending=c lab=saxpy workload=n4m ;;
     ;;
 esac
 labs=$results/labs
+evidence=$results/evidence
 failed=""
 
 # fail NAME WHAT: says what does not hold; the rest goes on.
@@ -38,7 +39,7 @@ step() {
     name=$1 limit=$2 expected=$3
     shift 3
     started=$(date +%s)
-    timeout -k 5 "$limit" "$warpsmith" "$@" --target "$target" --evidence "$results/evidence" \
+    timeout -k 5 "$limit" "$warpsmith" "$@" --target "$target" --evidence "$evidence" \
         --work-dir "$results/work" --json >"$results/$name.json" 2>"$results/$name.log"
     status=$?
     if [ "$status" -ne "$expected" ]; then
@@ -108,6 +109,26 @@ evolve() {
         same "$again" replay-1 decisions
         same "$again" replay-1 best
     done
+    if [ "$target" = cuda ]; then without_permission; fi
+}
+
+# Where the counters are forbidden: a profile of an earlier run serves, and without one the compiler's report does.
+without_permission() {
+    path=$PATH
+    PATH=$(realpath tests/gpu/evolve/forbidden):$PATH
+    profiled='(d["evolution"]["tally"]["profiled"], d["evolution"]["tally"]["profiled_without_counters"])'
+    set -- evolve "$labs/saxpy" --kernel 05_strided --models "$given/models.toml" --trials 1 --seed 2 \
+        --workload "$workload" --no-sanitizer
+    step evolve-reused 40 0 "$@"
+    demand evolve-reused "the earlier run's counters were not taken over" "$profiled == (1, 0)"
+    evidence=$results/evidence-forbidden
+    step evolve-forbidden 40 0 "$@"
+    demand evolve-forbidden "there are counters" "$profiled == (1, 1)"
+    grep -q 'counters  none (this user may not read' "$results/evolve-forbidden.log" ||
+        fail evolve-forbidden "nobody was told that there are no counters"
+    step replay-forbidden 20 0 replay latest --fake-device
+    evidence=$results/evidence
+    PATH=$path
 }
 
 agent() {

@@ -418,6 +418,13 @@ pub struct PlainError {
 }
 
 impl PlainError {
+    /// Returns the error of a number that should be another; JSON has no infinity.
+    pub fn of(got: f64, expected: f64) -> Self {
+        let absolute = (got - expected).abs();
+        let relative = if expected == 0.0 { 0.0 } else { absolute / expected.abs() };
+        Self { absolute, relative: relative.min(f64::MAX) }
+    }
+
     /// Returns the larger error of each kind.
     pub fn worse(self, other: Self) -> Self {
         Self {

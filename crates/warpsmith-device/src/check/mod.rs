@@ -356,7 +356,7 @@ fn compare_carefully(
                 continue;
             }
             let want = expected.values.get(idx);
-            scan::keep_worse(got, want, &mut plain.absolute, &mut plain.relative);
+            plain = plain.worse(PlainError::of(got, want));
             let ratio = (got - want).abs() / want.abs().max(scale);
             if ratio > budget.element {
                 off.add(idx);

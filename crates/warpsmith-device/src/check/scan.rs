@@ -79,14 +79,12 @@ fn scan_body<O: Element, E: Element>(
     expected: &Expected,
     chunks: &[usize],
 ) -> Scan {
-    let mut worst = [0f64; LANES];
-    let mut squares = [0f64; LANES];
-    let mut absolute = [0f64; LANES];
-    let mut relative = [0f64; LANES];
+    let mut lanes = Lanes::default();
     let mut answer_squares = 0f64;
     for chunk in chunks {
         let range = expected.chunks.range(*chunk);
         let scale = expected.scales[*chunk];
+        let inverse = 1.0 / scale;
         answer_squares += scale * scale * range.len() as f64;
         let got_bytes = &out[range.start * O::SIZE..range.end * O::SIZE];
         let want = &values[range];
@@ -95,42 +93,50 @@ fn scan_body<O: Element, E: Element>(
         for (got, want) in (&mut got_groups).zip(&mut want_groups) {
             for lane in 0..LANES {
                 let got = O::read(&got[lane * O::SIZE..(lane + 1) * O::SIZE]).widen();
-                let want = want[lane].widen();
-                step(got, want, scale, &mut worst[lane], &mut squares[lane]);
-                keep_worse(got, want, &mut absolute[lane], &mut relative[lane]);
+                lanes.step(lane, got, want[lane].widen(), scale, inverse);
             }
         }
         let rest = got_groups.remainder().chunks_exact(O::SIZE).zip(want_groups.remainder());
         for (lane, (got, want)) in rest.enumerate() {
-            let (got, want) = (O::read(got).widen(), want.widen());
-            step(got, want, scale, &mut worst[lane], &mut squares[lane]);
-            keep_worse(got, want, &mut absolute[lane], &mut relative[lane]);
+            lanes.step(lane, O::read(got).widen(), want.widen(), scale, inverse);
         }
     }
     let most = |lanes: [f64; LANES]| lanes.into_iter().fold(0.0, f64::max);
     Scan {
-        worst: most(worst),
-        error_norm: squares.iter().sum::<f64>().sqrt(),
+        worst: most(lanes.worst),
+        error_norm: lanes.squares.iter().sum::<f64>().sqrt(),
         answer_norm: answer_squares.sqrt(),
-        plain: PlainError { absolute: most(absolute), relative: most(relative) },
+        plain: PlainError {
+            absolute: most(lanes.absolute),
+            // JSON has no infinity.
+            relative: most(lanes.relative).min(f64::MAX),
+        },
     }
 }
 
-#[inline(always)]
-fn step(got: f64, want: f64, scale: f64, worst: &mut f64, squares: &mut f64) {
-    let error = (got - want).abs();
-    let size = want.abs();
-    let ratio = error / if size > scale { size } else { scale };
-    *worst = if ratio > *worst { ratio } else { *worst };
-    *squares += error * error;
+/// Sums and maxima, each in its own register.
+#[derive(Default)]
+struct Lanes {
+    worst: [f64; LANES],
+    squares: [f64; LANES],
+    absolute: [f64; LANES],
+    relative: [f64; LANES],
 }
 
-/// Keeps the larger error of each kind. NaN is larger than nothing; an expected zero has no relative error,
-/// and one that is too large for a number is as large as numbers are.
-#[inline(always)]
-pub(super) fn keep_worse(got: f64, want: f64, absolute: &mut f64, relative: &mut f64) {
-    let error = (got - want).abs();
-    let ratio = (error / want.abs()).min(f64::MAX);
-    *absolute = if error > *absolute { error } else { *absolute };
-    *relative = if want != 0.0 && ratio > *relative { ratio } else { *relative };
+impl Lanes {
+    /// Takes an element in. `inverse` is that of the scale: divisions are most of what a pass costs, and the
+    /// relative error needs one already. NaN is larger than nothing; an expected zero has no relative error.
+    #[inline(always)]
+    fn step(&mut self, lane: usize, got: f64, want: f64, scale: f64, inverse: f64) {
+        let error = (got - want).abs();
+        let size = want.abs();
+        let relative = error / size;
+        let ratio = if size > scale { relative } else { error * inverse };
+        let larger = |value: f64, most: f64| if value > most { value } else { most };
+        self.worst[lane] = larger(ratio, self.worst[lane]);
+        self.squares[lane] += error * error;
+        self.absolute[lane] = larger(error, self.absolute[lane]);
+        let counted = if size > 0.0 { relative } else { 0.0 };
+        self.relative[lane] = larger(counted, self.relative[lane]);
+    }
 }

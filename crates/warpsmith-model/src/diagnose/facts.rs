@@ -81,10 +81,13 @@ pub(super) fn counted(
 
 /// What a thread and a block of a launch use.
 fn resources(launch: &LaunchProfile) -> [Fact; 2] {
-    let smem = units::bytes(f64::from(launch.code.smem_bytes));
+    let smem = match launch.code.smem_bytes {
+        0 => "none".to_string(),
+        bytes => format!("{} a block", units::bytes(f64::from(bytes))),
+    };
     [
         fact("registers", format!("{} a thread", launch.code.registers), false),
-        fact("shared memory", format!("{smem} a block"), false),
+        fact("shared memory", smem, false),
     ]
 }
 
@@ -138,7 +141,7 @@ fn resident_warps(
     }
     let limiter = counters.resident_blocks();
     if let Some((blocks, what)) = limiter {
-        words += &format!("; {what} allow {blocks} blocks");
+        words += &format!("; {blocks} blocks at most, because of {what}");
         if what == "registers" {
             let registers = counters.registers.unwrap_or(0.0);
             words += &format!(" ({registers} registers a thread)");
@@ -308,11 +311,11 @@ pub(super) fn compiled(
     let fits = holds.and_then(|it| occupancy(it, code.threads, code.registers, code.smem_bytes));
     if let (Some(fits), Some(cuda)) = (fits, cuda) {
         let words = format!(
-            "{} of the warps possible; {} allow {} blocks of {} threads",
+            "{} of the warps possible; {} blocks of {} threads at most, because of {}",
             percent(fits.share),
-            fits.limiter,
             fits.blocks,
-            code.threads
+            code.threads,
+            fits.limiter
         );
         let concern = fits.share < LOW_OCCUPANCY && !uses_matrix_units(profile);
         facts.push(fact("occupancy", words, concern));

@@ -12,7 +12,11 @@ pub fn words(profile: &WorkloadProfile, scene: &Scene<'_>) -> Vec<String> {
     let Diagnosis { bound, because, facts, stalls, advice, .. } = diagnose(profile, scene);
     let name = &profile.workload;
     let rests_on = match &profile.counters {
-        CounterSource::Ncu { version, .. } => format!("on {name}, counted by ncu {version}:"),
+        CounterSource::Ncu { version, .. } => {
+            // The rest of it names a build.
+            let version = version.split_whitespace().next().unwrap_or_default();
+            format!("on {name}, counted by ncu {version}:")
+        }
         CounterSource::Missing { reason, .. } => format!("on {name}, without counters ({reason}):"),
     };
     let mut lines = vec![rests_on, format!("{}: {because}", bound.words())];

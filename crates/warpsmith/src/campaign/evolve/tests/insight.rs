@@ -25,7 +25,7 @@ pub(super) fn recorded_profile(
     let files = [RECORDING.as_bytes().to_vec(), b"report".to_vec()].map(FileBlob::new).to_vec();
     let source = match has_counters {
         true => CounterSource::Ncu {
-            version: "2025.3.1".to_string(),
+            version: "2025.3.1 (build 36398880)".to_string(),
             csv: files[0].id,
             report: files[1].id,
         },
@@ -149,7 +149,7 @@ fn where_counters_are_forbidden_the_compilers_report_stands_and_says_so() {
     for words in [
         "| on n16m, without counters (ERR_NVGPUCTRPERM: the driver keeps them):",
         "| registers: 34 a thread",
-        "| occupancy: 75 % of the warps possible; registers allow 6 blocks of 256 threads",
+        "| occupancy: 75 % of the warps possible; 6 blocks of 256 threads at most, because of registers",
         "| instructions: LDG 8, STG 4",
     ] {
         assert!(prompt.contains(words), "`{words}` is not in\n{prompt}");
