@@ -70,8 +70,10 @@ cp "$given/05_strided.$ending" "$given/05_strided.toml" "$labs/$lab/kernels/"
 
 # Looking at a problem is the work of processors; it need not wait for the device.
 import() {
-    step import-softmax 90 0 import kernelbench "$given/softmax.py" --into "$labs"
-    step import-rmsnorm 90 0 import flashinfer "$given/trace" --into "$labs"
+    for name in softmax layernorm_gelu; do
+        step "import-$name" 90 0 import kernelbench "$given/$name.py" --into "$labs"
+    done
+    step import-rmsnorm_h512 90 0 import flashinfer "$given/trace" --into "$labs"
 }
 importing=""
 case " $parts " in
@@ -153,11 +155,13 @@ solve() {
         "not d['missing_baselines'] and not any(on['absent'] for s in d['speedups'] for on in s['workloads'])"
 }
 
+# One problem without weights, and one whose weights are inputs.
 kernelbench() {
     solve softmax "" || return
-    step fastp 10 0 fastp "$labs/softmax" || return
-    demand fastp "the problem is not solved" \
-        "d['fast_p'][0] == {'p': 0.0, 'share': 1.0} and d['problems'][0]['baseline'] == 'module'"
+    solve layernorm_gelu --no-sanitizer || return
+    step fastp 10 0 fastp "$labs/softmax" "$labs/layernorm_gelu" || return
+    demand fastp "a problem is not solved" \
+        "d['fast_p'][0] == {'p': 0.0, 'share': 1.0} and {it['baseline'] for it in d['problems']} == {'module'}"
 }
 
 flashinfer() {
