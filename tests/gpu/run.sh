@@ -1,18 +1,19 @@
 #!/bin/sh
 # The tests that need a GPU: every kernel of every CUDA lab through the gate, every known cheat, a comparison
-# with every library, a profile with counters. Fails where there is no GPU, where a kernel of a lab was not
-# checked, where a library is missing and where counters are forbidden; skips nothing.
+# with every library, a profile with counters; evolution, agents and imported problems. Fails where there is no GPU,
+# where a kernel of a lab was not checked, where a library is missing and where counters are forbidden; skips nothing.
 #
 #   tests/gpu/run.sh WARPSMITH RESULTS [STEP...]
 #
 # WARPSMITH is the program, RESULTS a folder for what it says (JSON) and its evidence. Steps: doctor, check,
-# full, cheats, compare, profile, evidence, run; all but `run` when none is named. Run it from the project's
-# root. LABS, in the environment, names the labs of `check`, `full` and `profile` where not all are wanted.
+# full, cheats, compare, profile, evidence, evolve (tests/gpu/evolve.sh says what it needs), run; all but `run` when
+# none is named. Run it from the project's root. LABS, in the environment, names the labs of `check`, `full` and
+# `profile` where not all are wanted.
 set -u
 warpsmith=$1
 results=$2
 shift 2
-steps=${*:-doctor check full cheats compare profile evidence}
+steps=${*:-doctor check full cheats compare profile evidence evolve}
 mkdir -p "$results"
 failed=""
 
@@ -84,6 +85,7 @@ for it in $steps; do
         step evidence-saxpy evidence labs/saxpy --time 10 --out "$results/bundle"
         demand evidence-saxpy "the bundle is not whole" "all(k['passed'] for k in d['kernels']) and len(d['files']) > 10"
         ;;
+    evolve) tests/gpu/evolve.sh "$warpsmith" "$results/evolve" || failed="$failed evolve" ;;
     run) for lab in $labs; do step "run-$lab" run "labs/$lab"; done ;;
     *)
         echo "unknown step $it"

@@ -39,7 +39,7 @@ pub fn profile(
         ));
     }
     let subject = Subject::Kernel { kernel, params: &request.params };
-    let found = ncu::find();
+    let found = if request.counters { ncu::find() } else { Err(not_asked()) };
     let mut artifacts = Vec::new();
     let mut profiled = Profiled { workloads: Vec::new(), files: Vec::new() };
     for name in &request.workloads {
@@ -116,6 +116,10 @@ fn record(
         }
         Err(why) => Ok((missing(&why), Vec::new())),
     }
+}
+
+fn not_asked() -> NoRecording {
+    NoRecording { reason: "none were asked for".to_string(), how: String::new() }
 }
 
 fn missing(why: &NoRecording) -> CounterSource {

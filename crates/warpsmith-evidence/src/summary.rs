@@ -119,7 +119,8 @@ pub fn workload_times(trial: &Trial) -> Vec<WorkloadTime> {
                 median_s: median_interval(&measurement.samples_s)?,
                 samples: measurement.samples_s.len() as u64,
                 share: measurement.share,
-                error: measurement.error,
+                // The index has no columns for plain errors; the documents have them.
+                error: ErrorSize { plain: None, ..measurement.error },
                 stop: measurement.stop,
                 launch_floor_s: measurement.launch_floor_s,
             })

@@ -115,6 +115,29 @@ pub struct EvolveSettings {
     pub policy: ModelPolicy,
     /// The configuration of the models; keys are never in it.
     pub models_file: std::path::PathBuf,
+    /// What prompts say of a source's limits is taken from. Left out where it is times alone, as in all
+    /// runs from before there was a choice.
+    #[serde(default, skip_serializing_if = "InsightFrom::is_times")]
+    pub insight_from: InsightFrom,
+}
+
+/// What the limits of a source are found out from, where its target has more to say than times.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum InsightFrom {
+    /// Its times against the measured ceilings.
+    #[default]
+    Times,
+    /// Those, and what the compiler made of it.
+    Code,
+    /// Those, and what a profiler counts.
+    Counters,
+}
+
+impl InsightFrom {
+    fn is_times(&self) -> bool {
+        *self == Self::Times
+    }
 }
 
 /// What a model is asked.

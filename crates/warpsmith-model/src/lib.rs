@@ -50,8 +50,8 @@ pub use device_state::{ClockLimit, DeviceState, Span};
 pub use diagnose::{Bound, Counters, Diagnosis, Gap};
 pub use environment::{Ceilings, Compiler, CudaInfo, DeviceInfo, Environment, Guard, Isolation};
 pub use evolve::{
-    CallAnswer, CallRecord, EvolutionMode, EvolutionStart, EvolveSettings, ModelChoice,
-    ModelPolicy, Operator, Prompt, Rejection, ReplyVerdict, SourceRecord, Usage,
+    CallAnswer, CallRecord, EvolutionMode, EvolutionStart, EvolveSettings, InsightFrom,
+    ModelChoice, ModelPolicy, Operator, Prompt, Rejection, ReplyVerdict, SourceRecord, Usage,
 };
 pub use expr::{EvalError, Expr, ExprError};
 pub use id::{BlobId, CandidateId, EnvironmentId, Hasher, LabId, RunId, TrialId};
@@ -69,7 +69,7 @@ pub use record::{
 pub use settings::{Goal, Objective, RunSettings, SeedFrom, Until};
 pub use trial::{
     Blob, Build, CrashCause, ErrorSize, Finding, Measurement, Mismatch, MismatchKind, Outcome,
-    SANITIZER_NOTE, Stage, StopReason, Trial, Verdict,
+    PlainError, SANITIZER_NOTE, Stage, StopReason, Trial, Verdict,
 };
 pub use value::{DType, Params, Value};
 pub use wire::{Answer, Ask, CompareRequest, ContenderRequest, LabRef, ProfileRequest, Profiled};

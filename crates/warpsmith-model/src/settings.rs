@@ -44,6 +44,9 @@ pub struct RunSettings {
     /// there was a choice have none to record.
     #[serde(default = "yes")]
     pub sanitize: bool,
+    /// Seconds that a batch of launches of a candidate may take, where the usual limit is not wanted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub launch_deadline_s: Option<f64>,
     /// The workloads that matter; empty for all of the lab's.
     #[serde(default)]
     pub workloads: Vec<String>,

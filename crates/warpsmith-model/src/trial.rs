@@ -403,6 +403,50 @@ pub struct ErrorSize {
     pub element_eps: f64,
     /// The error's norm over epsilon times the reference's norm.
     pub norm_eps: f64,
+    /// The same in plain numbers; none where it is a bound, and in evidence from before it was kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub plain: Option<PlainError>,
+}
+
+/// The size of the largest error, without regard to a type or a row.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct PlainError {
+    /// The largest difference from what was expected.
+    pub absolute: f64,
+    /// The largest difference over the size of what was expected, where that is not zero.
+    pub relative: f64,
+}
+
+impl PlainError {
+    /// Returns the error of a number that should be another; JSON has no infinity.
+    pub fn of(got: f64, expected: f64) -> Self {
+        let absolute = (got - expected).abs();
+        let relative = if expected == 0.0 { 0.0 } else { absolute / expected.abs() };
+        Self { absolute, relative: relative.min(f64::MAX) }
+    }
+
+    /// Returns the larger error of each kind.
+    pub fn worse(self, other: Self) -> Self {
+        Self {
+            absolute: self.absolute.max(other.absolute),
+            relative: self.relative.max(other.relative),
+        }
+    }
+}
+
+impl ErrorSize {
+    /// Returns the larger error of each kind.
+    pub fn worse(self, other: Self) -> Self {
+        let plain = match (self.plain, other.plain) {
+            (Some(one), Some(other)) => Some(one.worse(other)),
+            (one, other) => one.or(other),
+        };
+        Self {
+            element_eps: self.element_eps.max(other.element_eps),
+            norm_eps: self.norm_eps.max(other.norm_eps),
+            plain,
+        }
+    }
 }
 
 /// Why timing stopped.

@@ -132,6 +132,8 @@ pub struct ProfileRequest {
     pub params: Params,
     /// On which workloads.
     pub workloads: Vec<String>,
+    /// Whether a profiler is to count; without, the answer has what the compiler made alone.
+    pub counters: bool,
 }
 
 /// A profile, yet without times: those are the clock's.

@@ -16,7 +16,7 @@ mod scan;
 
 use warpsmith_model::lab::Tolerance;
 use warpsmith_model::rng::Rng;
-use warpsmith_model::{DType, ErrorSize, Mismatch, MismatchKind, Stage};
+use warpsmith_model::{DType, ErrorSize, Mismatch, MismatchKind, PlainError, Stage};
 
 use crate::element::{element_at, least_normal, widen, widen_to_single};
 use crate::inputs::FLAT_ROW;
@@ -209,7 +209,11 @@ impl Budget {
 
     /// Returns the budget in units of epsilon.
     pub fn allowed(&self) -> ErrorSize {
-        ErrorSize { element_eps: self.element / self.epsilon, norm_eps: self.norm / self.epsilon }
+        ErrorSize {
+            element_eps: self.element / self.epsilon,
+            norm_eps: self.norm / self.epsilon,
+            plain: None,
+        }
     }
 }
 
@@ -290,6 +294,7 @@ pub fn compare(
         return Ok(ErrorSize {
             element_eps: found.worst / budget.epsilon,
             norm_eps: norm / budget.epsilon,
+            plain: Some(found.plain),
         });
     }
     compare_carefully(out, expected, budget, coverage)
@@ -335,6 +340,7 @@ fn compare_carefully(
     let mut off = Tally::default();
     let (mut worst, mut worst_idx) = (0.0f64, 0);
     let (mut error_squares, mut answer_squares) = (0.0f64, 0.0f64);
+    let mut plain = PlainError::default();
     let mut judged = 0u64;
     for chunk in chunks {
         let scale = expected.scales[chunk];
@@ -350,6 +356,7 @@ fn compare_carefully(
                 continue;
             }
             let want = expected.values.get(idx);
+            plain = plain.worse(PlainError::of(got, want));
             let ratio = (got - want).abs() / want.abs().max(scale);
             if ratio > budget.element {
                 off.add(idx);
@@ -394,7 +401,11 @@ fn compare_carefully(
         let all = Tally { count: judged, first: 0 };
         return wrong(MismatchKind::Norm, &all, worst_idx, norm / budget.norm, judged);
     }
-    Ok(ErrorSize { element_eps: worst / budget.epsilon, norm_eps: norm / budget.epsilon })
+    Ok(ErrorSize {
+        element_eps: worst / budget.epsilon,
+        norm_eps: norm / budget.epsilon,
+        plain: Some(plain),
+    })
 }
 
 /// Returns the chunks in which anything is written.

@@ -1,6 +1,6 @@
 //! The quick way through an output that is right: one pass that vectorises.
 
-use warpsmith_model::DType;
+use warpsmith_model::{DType, PlainError};
 
 use super::{Expected, Values};
 use crate::element::{Bf16, Element, F16};
@@ -14,6 +14,8 @@ pub(super) struct Scan {
     pub(super) error_norm: f64,
     /// The norm of the answer over the same elements.
     pub(super) answer_norm: f64,
+    /// The largest error in plain numbers, NaN left out.
+    pub(super) plain: PlainError,
 }
 
 /// Passes over the chunks of an output.
@@ -28,6 +30,7 @@ pub(super) fn scan(out: &[u8], expected: &Expected, chunks: &[usize]) -> Scan {
         worst: parts.iter().map(|part| part.worst).fold(0.0, f64::max),
         error_norm: norm(|part| part.error_norm),
         answer_norm: norm(|part| part.answer_norm),
+        plain: parts.iter().map(|part| part.plain).fold(PlainError::default(), PlainError::worse),
     }
 }
 
@@ -76,12 +79,12 @@ fn scan_body<O: Element, E: Element>(
     expected: &Expected,
     chunks: &[usize],
 ) -> Scan {
-    let mut worst = [0f64; LANES];
-    let mut squares = [0f64; LANES];
+    let mut lanes = Lanes::default();
     let mut answer_squares = 0f64;
     for chunk in chunks {
         let range = expected.chunks.range(*chunk);
         let scale = expected.scales[*chunk];
+        let inverse = 1.0 / scale;
         answer_squares += scale * scale * range.len() as f64;
         let got_bytes = &out[range.start * O::SIZE..range.end * O::SIZE];
         let want = &values[range];
@@ -90,27 +93,50 @@ fn scan_body<O: Element, E: Element>(
         for (got, want) in (&mut got_groups).zip(&mut want_groups) {
             for lane in 0..LANES {
                 let got = O::read(&got[lane * O::SIZE..(lane + 1) * O::SIZE]).widen();
-                step(got, want[lane].widen(), scale, &mut worst[lane], &mut squares[lane]);
+                lanes.step(lane, got, want[lane].widen(), scale, inverse);
             }
         }
         let rest = got_groups.remainder().chunks_exact(O::SIZE).zip(want_groups.remainder());
         for (lane, (got, want)) in rest.enumerate() {
-            let got = O::read(got).widen();
-            step(got, want.widen(), scale, &mut worst[lane], &mut squares[lane]);
+            lanes.step(lane, O::read(got).widen(), want.widen(), scale, inverse);
         }
     }
+    let most = |lanes: [f64; LANES]| lanes.into_iter().fold(0.0, f64::max);
     Scan {
-        worst: worst.iter().copied().fold(0.0, f64::max),
-        error_norm: squares.iter().sum::<f64>().sqrt(),
+        worst: most(lanes.worst),
+        error_norm: lanes.squares.iter().sum::<f64>().sqrt(),
         answer_norm: answer_squares.sqrt(),
+        plain: PlainError {
+            absolute: most(lanes.absolute),
+            // JSON has no infinity.
+            relative: most(lanes.relative).min(f64::MAX),
+        },
     }
 }
 
-#[inline(always)]
-fn step(got: f64, want: f64, scale: f64, worst: &mut f64, squares: &mut f64) {
-    let error = (got - want).abs();
-    let size = want.abs();
-    let ratio = error / if size > scale { size } else { scale };
-    *worst = if ratio > *worst { ratio } else { *worst };
-    *squares += error * error;
+/// Sums and maxima, each in its own register.
+#[derive(Default)]
+struct Lanes {
+    worst: [f64; LANES],
+    squares: [f64; LANES],
+    absolute: [f64; LANES],
+    relative: [f64; LANES],
+}
+
+impl Lanes {
+    /// Takes an element in. `inverse` is that of the scale: divisions are most of what a pass costs, and the
+    /// relative error needs one already. NaN is larger than nothing; an expected zero has no relative error.
+    #[inline(always)]
+    fn step(&mut self, lane: usize, got: f64, want: f64, scale: f64, inverse: f64) {
+        let error = (got - want).abs();
+        let size = want.abs();
+        let relative = error / size;
+        let ratio = if size > scale { relative } else { error * inverse };
+        let larger = |value: f64, most: f64| if value > most { value } else { most };
+        self.worst[lane] = larger(ratio, self.worst[lane]);
+        self.squares[lane] += error * error;
+        self.absolute[lane] = larger(error, self.absolute[lane]);
+        let counted = if size > 0.0 { relative } else { 0.0 };
+        self.relative[lane] = larger(counted, self.relative[lane]);
+    }
 }

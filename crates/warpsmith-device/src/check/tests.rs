@@ -43,12 +43,18 @@ fn judge(
 const POISONED: f64 = 12345.0;
 const ALL_TYPES: [DType; 4] = [DType::F16, DType::Bf16, DType::F32, DType::F64];
 
+const NO_ERROR: ErrorSize = ErrorSize {
+    element_eps: 0.0,
+    norm_eps: 0.0,
+    plain: Some(PlainError { absolute: 0.0, relative: 0.0 }),
+};
+
 #[test]
 fn the_answer_itself_has_no_error() {
     for dtype in ALL_TYPES {
         for shape in [vec![1], vec![3, 1000], vec![7], vec![2, 257], vec![5, 3], vec![4096]] {
             let got = judge(&shape, dtype, &Coverage::Whole, |_| ());
-            assert_eq!(got, Ok(ErrorSize::default()), "{dtype:?} {shape:?}");
+            assert_eq!(got, Ok(NO_ERROR), "{dtype:?} {shape:?}");
         }
     }
 }
@@ -104,13 +110,30 @@ fn an_expected_value_that_is_not_finite_is_refused() {
 }
 
 #[test]
+fn the_largest_errors_are_kept_in_plain_numbers() {
+    // The quick way and the careful one.
+    for coverage in [Coverage::Whole, Coverage::Written] {
+        let error = judge(&[3, 100], DType::F64, &coverage, |out| {
+            let zero = out.iter().position(|value| *value == 0.0).expect("one of them is zero");
+            let small = out.iter().position(|value| *value == 1.0 / 7.0).expect("and one small");
+            out[zero] = 2e-15;
+            out[small] += 1e-15;
+        });
+        let plain = error.expect("within the bounds").plain.expect("kept");
+        assert_eq!(plain.absolute, 2e-15, "{coverage:?}");
+        // Zero has no relative error; one seventh is off by seven times as much as one would be.
+        assert!((plain.relative - 7e-15).abs() < 1e-16, "{coverage:?} {plain:?}");
+    }
+}
+
+#[test]
 fn an_answer_of_zeros_has_an_error_that_can_be_written_down() {
     for dtype in ALL_TYPES {
         let plan = plan(&[300], dtype);
         let expected = Expected::new(&plan, Values::Double(vec![0.0; 300]), 0.0).expect("finite");
         let out = narrow(dtype, &[0.0; 300]);
         let error = compare(&out, &expected, &budget(dtype), &Coverage::Whole);
-        assert_eq!(error, Ok(ErrorSize::default()), "{dtype:?}");
+        assert_eq!(error, Ok(NO_ERROR), "{dtype:?}");
         let mut wrong = out;
         wrong[..dtype.size()].copy_from_slice(&narrow(dtype, &[1e-3]));
         let wrong = compare(&wrong, &expected, &budget(dtype), &Coverage::Whole);
@@ -126,7 +149,7 @@ fn partial_outputs_are_judged_where_they_were_written() {
             change(out);
         })
     };
-    assert_eq!(partial(&|_| ()), Ok(ErrorSize::default()));
+    assert_eq!(partial(&|_| ()), Ok(NO_ERROR));
     assert_eq!(partial(&|out| out[3] = 99.0), Err((MismatchKind::Element, vec![0, 3], 1)));
     let nothing = partial(&|out| out.fill(POISONED));
     assert_eq!(nothing, Err((MismatchKind::NotWritten, vec![0, 0], 1200)));

@@ -387,7 +387,7 @@ impl<'a> Bench<'a> {
         let mut worst = ErrorSize::default();
         for (slot, case) in cases.iter().enumerate().skip(1).take(timed) {
             let error = self.judge(session, slot, case, program, Stage::Timing, look)?;
-            worst = worse(worst, error);
+            worst = worst.worse(error);
         }
         Ok(worst)
     }
@@ -440,7 +440,7 @@ pub(crate) fn judge_case(
         };
         let error = check::compare(session.output(slot, tensor), expected, &budget, &coverage)
             .map_err(|wrong| failed(wrong, &plan.name))?;
-        worst = worse(worst, error);
+        worst = worst.worse(error);
     }
     Ok(worst)
 }
@@ -454,14 +454,6 @@ pub(crate) enum Look {
     Written,
     /// A random sample of rows with this share of the elements.
     Share(f64),
-}
-
-/// Returns the larger error of each kind.
-pub(crate) fn worse(a: ErrorSize, b: ErrorSize) -> ErrorSize {
-    ErrorSize {
-        element_eps: a.element_eps.max(b.element_eps),
-        norm_eps: a.norm_eps.max(b.norm_eps),
-    }
 }
 
 /// Turns a fault of a candidate's process into its outcome, unless we broke.

@@ -7,7 +7,7 @@ use warpsmith_model::lab::{Range, Role, Workload};
 use warpsmith_model::rng::Rng;
 use warpsmith_model::{ErrorSize, Stage};
 
-use super::bench::{Bench, Look, Stop, worse};
+use super::bench::{Bench, Look, Stop};
 use crate::bind;
 use crate::check;
 use crate::corpus::{Case, Want};
@@ -121,7 +121,7 @@ pub(super) fn workload(bench: &mut Bench<'_>, workload: &Workload) -> Result<Gat
         let clocked = bench.launch(&mut *session, &[slot], &Extent::All, name)?;
         gated.fastest_s = gated.fastest_s.min(clocked.elapsed_s);
         let judged = bench.judge(&*session, slot, case, &program, Stage::Gate, Look::All)?;
-        gated.error = worse(gated.error, judged);
+        gated.error = gated.error.worse(judged);
     }
     let first = outputs(&*session, 0, &program);
     session.poison(0);

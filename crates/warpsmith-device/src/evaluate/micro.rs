@@ -11,7 +11,7 @@ use warpsmith_model::lab::Workload;
 use warpsmith_model::rng::Rng;
 use warpsmith_model::{ErrorSize, Measurement, Stage};
 
-use super::bench::{Bench, Look, Stop, worse};
+use super::bench::{Bench, Look, Stop};
 use super::readings::Readings;
 use super::timing;
 use crate::clock::Rule;
@@ -57,7 +57,7 @@ pub(super) fn measure(bench: &mut Bench<'_>, workload: &Workload) -> Result<Meas
         let warm_up = Extent::Blocks(wave.clone());
         bench.launch(&mut *session, &[0], &warm_up, &workload.name)?;
         let judged = bench.judge(&*session, 0, &chosen[0], &program, Stage::Gate, Look::Written)?;
-        error = worse(error, judged);
+        error = error.worse(judged);
         if !sized {
             session.poison(0);
             let warm = bench.launch(&mut *session, &[0], &warm_up, &workload.name)?;
@@ -83,7 +83,7 @@ pub(super) fn measure(bench: &mut Bench<'_>, workload: &Workload) -> Result<Meas
             }
         }
         let judged = bench.judge_timed(&*session, &chosen, timed, &program, Look::Written)?;
-        error = worse(error, judged);
+        error = error.worse(judged);
         if let Some(stop) = stop {
             break stop;
         }

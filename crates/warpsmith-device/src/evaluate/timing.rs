@@ -7,7 +7,7 @@ use warpsmith_model::rng::Rng;
 use warpsmith_model::roofline::{PLAUSIBILITY_MARGIN, plausible_floor_s};
 use warpsmith_model::{Ceilings, ErrorSize, Lab, Measurement, Outcome, Stage, stats};
 
-use super::bench::{Bench, Look, Stop, worse};
+use super::bench::{Bench, Look, Stop};
 use super::gate::Gated;
 use super::readings::Readings;
 use crate::bind;
@@ -137,7 +137,7 @@ fn measure(
         // The warm-up is a launch like any other and is judged in full, before anything is timed.
         let first = bench.launch(&mut *session, &[0], &Extent::All, &workload.name)?;
         let judged = bench.judge(&*session, 0, &chosen[0], program, Stage::Gate, Look::All)?;
-        error = worse(error, judged);
+        error = error.worse(judged);
         let batch = *batch.get_or_insert_with(|| {
             let launch_s = first.elapsed_s.min(plan.estimate_s.unwrap_or(f64::INFINITY));
             let cases = chosen.len() - 1;
@@ -164,7 +164,7 @@ fn measure(
         least_share = least_share.min(share);
         let look = if share < 1.0 { Look::Share(share) } else { Look::All };
         let judged = bench.judge_timed(&*session, &chosen, timed, program, look)?;
-        error = worse(error, judged);
+        error = error.worse(judged);
         if let Some(stop) = stop {
             warm_s = warm(bench, &mut *session, plan.warm_readings, batch, &workload.name)?;
             if !warm_s.is_empty() {

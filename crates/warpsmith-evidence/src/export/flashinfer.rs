@@ -1,8 +1,10 @@
 //! FlashInfer-Trace: one trace for each kernel that went through the full gate, on each workload.
 //!
-//! The format wants a largest absolute error, which the gate does not keep: it is written as NaN, the way
-//! the format writes numbers that are none, and `extra` has what the gate measures. Latencies are medians;
-//! those of the reference are a baseline's from the same rounds, and absent where there was no comparison.
+//! The largest absolute and relative errors are those that the gate saw on the workload; `extra` has what it
+//! judges by. An error that is not finite is written as the largest number, since JSON has none such. Evidence
+//! from before errors were kept has the format's own word for a number that is not known, the text `NaN`: left
+//! out, it would be read as no error at all. Latencies are medians; those of the reference are a baseline's
+//! from the same rounds, and absent where there was no comparison.
 
 use std::path::{Path, PathBuf};
 
@@ -197,33 +199,37 @@ fn libraries(environment: &Environment) -> Map<String, Json> {
 
 fn correctness(record: &RunRecord, measurement: &Measurement) -> Json {
     let error = measurement.error;
-    json!({
-        "max_relative_error": error.element_eps * record.lab.dtype.epsilon(),
-        "max_absolute_error": "NaN",
+    let mut correctness = json!({
         "extra": {
             "element_eps": error.element_eps,
             "norm_eps": error.norm_eps,
+            "epsilon": record.lab.dtype.epsilon(),
             "relative_to": "the larger of the element and its row's root mean square",
         },
-    })
+    });
+    let (absolute, relative) = match error.plain {
+        Some(plain) => (number(plain.absolute), number(plain.relative)),
+        None => (json!("NaN"), json!("NaN")),
+    };
+    correctness["max_absolute_error"] = absolute;
+    correctness["max_relative_error"] = relative;
+    correctness
 }
 
 fn wrong(mismatch: &Mismatch) -> Json {
-    let numbers = (mismatch.got.parse::<f64>(), mismatch.expected.parse::<f64>());
-    let (absolute, relative) = match numbers {
-        (Ok(got), Ok(expected)) => ((got - expected).abs(), ((got - expected) / expected).abs()),
-        _ => (f64::NAN, f64::NAN),
-    };
-    let number = |value: f64| match value {
-        value if value.is_nan() => json!("NaN"),
-        value if value.is_infinite() => json!("Infinity"),
-        value => json!(value),
-    };
+    let read = |text: &str| text.parse::<f64>().unwrap_or(f64::NAN);
+    let (got, expected) = (read(&mismatch.got), read(&mismatch.expected));
+    let absolute = (got - expected).abs();
     json!({
-        "max_relative_error": number(relative),
         "max_absolute_error": number(absolute),
+        "max_relative_error": number(absolute / expected.abs()),
         "extra": { "at": mismatch.index, "wrong": mismatch.wrong, "of": mismatch.total },
     })
+}
+
+/// What is not finite is as large as numbers are.
+fn number(value: f64) -> Json {
+    json!(if value.is_finite() { value } else { f64::MAX })
 }
 
 fn performance(trial: &Trial, measurement: &Measurement, comparisons: &[ComparisonRecord]) -> Json {

@@ -152,14 +152,17 @@ fn pack_measurement(measurement: &Measurement, view: &View<'_>) -> Json {
     ])
 }
 
-/// Says what was measured beside the samples, in one line: warm caches, the state of the device.
+/// Says what was measured beside the samples, in one line: warm caches, the state of the device, errors.
 fn aside(measurement: &Measurement) -> String {
     let warm = median(&measurement.warm_s).map(|warm_s| {
         let cold = median(&measurement.samples_s).map_or_else(String::new, units::time);
         format!("cold caches {cold}, warm caches {}", units::time(warm_s))
     });
     let state = measurement.device_state.as_ref().map(DeviceState::describe);
-    warm.into_iter().chain(state).collect::<Vec<_>>().join("; ")
+    let error = measurement.error.plain.map(|plain| {
+        format!("errors at most {:.1e}, relative {:.1e}", plain.absolute, plain.relative)
+    });
+    warm.into_iter().chain(state).chain(error).collect::<Vec<_>>().join("; ")
 }
 
 /// Returns the least and greatest sample and the samples between them, one character each.

@@ -7,7 +7,7 @@ use warpsmith_evidence::Store;
 use warpsmith_evidence::export::{
     ExportError, Format, collect_evidence, export, read_best, read_evidence, write_best,
 };
-use warpsmith_model::{Fidelity, Origin, RunRecord};
+use warpsmith_model::{Fidelity, Mismatch, MismatchKind, Origin, Outcome, RunRecord, Stage};
 
 use crate::fixture::{
     START, Sketch, ceilings, comparison, compile_failed, crashed, passed, store_with_run,
@@ -359,4 +359,61 @@ fn traces_say_what_came_of_each_kernel_that_went_through_the_full_gate() {
     let solution = json(&written[1]);
     assert_eq!(solution["name"], traces[0]["solution"], "{solution}");
     assert!(solution["sources"][0]["content"].as_str().is_some_and(|it| !it.is_empty()));
+}
+
+#[test]
+fn traces_have_the_largest_errors_and_no_number_that_json_lacks() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (store, record) = store_with_run(folder.path(), "tiles-1");
+    let sketch = |tile: i64, outcome: Outcome| Sketch {
+        fidelity: Fidelity::Full,
+        outcome,
+        ..Sketch::tile(tile, 1.0, 1.0)
+    };
+    let mismatch = |got: &str, expected: &str| Outcome::Incorrect {
+        mismatch: Mismatch {
+            kind: MismatchKind::Element,
+            stage: Stage::Gate,
+            workload: "small".to_string(),
+            inputs: "normal".to_string(),
+            seed: 1,
+            tensor: "o".to_string(),
+            index: vec![0],
+            got: got.to_string(),
+            expected: expected.to_string(),
+            excess: 1e9,
+            wrong: 1,
+            total: 1,
+        },
+    };
+    let right = passed(&[("small", 1e-5), ("large", 1e-4)]);
+    let mut older = right.clone();
+    if let Outcome::Passed { measurements } = &mut older {
+        measurements.iter_mut().for_each(|it| it.error.plain = None);
+    }
+    let cases = [
+        (right, serde_json::json!([2.5e-6, 4e-3])),
+        (mismatch("1.5", "-2"), serde_json::json!([3.5, 1.75])),
+        (mismatch("NaN", "1"), serde_json::json!([f64::MAX, f64::MAX])),
+        (mismatch("1", "0"), serde_json::json!([1.0, f64::MAX])),
+        // A number that is left out would be read as zero.
+        (older, serde_json::json!(["NaN", "NaN"])),
+    ];
+    for (tile, (outcome, _)) in (1i64..).zip(&cases) {
+        let finding = sketch(tile, outcome.clone()).finding();
+        store.append(&record.id, &finding, START).expect("recorded");
+    }
+    let out = folder.path().join("out");
+    export(&store, &record, &out, &[Format::FlashInfer]).expect("written");
+    let name = format!("flashinfer/traces/{}.jsonl", record.lab.name);
+    let text = std::fs::read_to_string(out.join(name)).expect("traces");
+    let traces: Vec<Json> =
+        text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let mut seen: Vec<Json> = traces
+        .iter()
+        .map(|trace| &trace["evaluation"]["correctness"])
+        .map(|it| serde_json::json!([it["max_absolute_error"], it["max_relative_error"]]))
+        .collect();
+    seen.dedup();
+    assert_eq!(seen, cases.map(|(_, expected)| expected));
 }

@@ -9,8 +9,8 @@ use warpsmith_model::{
     Blob, BlobId, Build, Candidate, CandidateId, Ceilings, ComparisonPurpose, ComparisonRecord,
     Compiler, Contender, ContenderKind, CrashCause, DType, DeviceInfo, Environment, ErrorSize,
     FORMAT_VERSION, Fidelity, Finding, Guard, InputsRecord, Isolation, Job, KernelRecord, LabId,
-    LabRecord, Measurement, Origin, Outcome, PairedRounds, Params, RunId, RunRecord, RunStatus,
-    StopReason, Trial, TrialId, TunableRecord, Value, WorkloadRecord, rng::Rng,
+    LabRecord, Measurement, Origin, Outcome, PairedRounds, Params, PlainError, RunId, RunRecord,
+    RunStatus, StopReason, Trial, TrialId, TunableRecord, Value, WorkloadRecord, rng::Rng,
 };
 
 /// When every made-up run begins.
@@ -226,7 +226,11 @@ pub(crate) fn measurement(workload: &str, median_s: f64, samples: usize) -> Meas
         samples_s,
         batch: 4,
         share: 1.0,
-        error: ErrorSize { element_eps: 3.5, norm_eps: 0.75 },
+        error: ErrorSize {
+            element_eps: 3.5,
+            norm_eps: 0.75,
+            plain: Some(PlainError { absolute: 2.5e-6, relative: 4e-3 }),
+        },
         stop: StopReason::Converged,
         launch_floor_s: 2e-6,
     }

@@ -59,6 +59,7 @@ pub(super) fn timing(profile: &WorkloadProfile, scene: &Scene<'_>) -> Vec<Fact> 
 pub(super) fn counted(
     profile: &WorkloadProfile,
     scene: &Scene<'_>,
+    launch: &LaunchProfile,
     counters: &Counters,
     advice: &mut Vec<String>,
 ) -> Vec<Fact> {
@@ -72,8 +73,35 @@ pub(super) fn counted(
     facts.extend(pipes(counters));
     facts.extend(memory(scene, profile, counters, advice));
     facts.extend(access(counters, advice));
+    facts.extend(resources(launch));
     facts.extend(spills(profile, counters, advice));
+    facts.extend(instruction_mix(profile));
     facts
+}
+
+/// What a thread and a block of a launch use.
+fn resources(launch: &LaunchProfile) -> [Fact; 2] {
+    let smem = match launch.code.smem_bytes {
+        0 => "none".to_string(),
+        bytes => format!("{} a block", units::bytes(f64::from(bytes))),
+    };
+    [
+        fact("registers", format!("{} a thread", launch.code.registers), false),
+        fact("shared memory", smem, false),
+    ]
+}
+
+/// How many of the instructions that tell most about a kernel are in its code.
+fn instruction_mix(profile: &WorkloadProfile) -> Option<Fact> {
+    let telling = [
+        "HGMMA", "HMMA", "UTMALDG", "LDGSTS", "LDSM", "LDG", "STG", "FFMA", "MUFU", "BAR", "LDL",
+        "STL",
+    ];
+    let found: Vec<String> = telling
+        .into_iter()
+        .filter_map(|name| Some(format!("{name} {}", profile.instructions.get(name)?)))
+        .collect();
+    (!found.is_empty()).then(|| fact("instructions", found.join(", "), false))
 }
 
 fn blocks(counters: &Counters, advice: &mut Vec<String>) -> Vec<Fact> {
@@ -113,7 +141,7 @@ fn resident_warps(
     }
     let limiter = counters.resident_blocks();
     if let Some((blocks, what)) = limiter {
-        words += &format!("; {what} allow {blocks} blocks");
+        words += &format!("; {blocks} blocks at most, because of {what}");
         if what == "registers" {
             let registers = counters.registers.unwrap_or(0.0);
             words += &format!(" ({registers} registers a thread)");
@@ -270,14 +298,8 @@ pub(super) fn compiled(
     launch: &LaunchProfile,
     advice: &mut Vec<String>,
 ) -> Vec<Fact> {
-    let mut facts = Vec::new();
+    let mut facts = Vec::from(resources(launch));
     let code = &launch.code;
-    facts.push(fact("registers", format!("{} a thread", code.registers), false));
-    facts.push(fact(
-        "shared memory",
-        format!("{} a block", units::bytes(f64::from(code.smem_bytes))),
-        false,
-    ));
     let spilled = code.spill_bytes > 0;
     let words = if spilled { format!("{} bytes", code.spill_bytes) } else { "none".to_string() };
     facts.push(fact("spills", words, spilled));
@@ -289,11 +311,11 @@ pub(super) fn compiled(
     let fits = holds.and_then(|it| occupancy(it, code.threads, code.registers, code.smem_bytes));
     if let (Some(fits), Some(cuda)) = (fits, cuda) {
         let words = format!(
-            "{} of the warps possible; {} allow {} blocks of {} threads",
+            "{} of the warps possible; {} blocks of {} threads at most, because of {}",
             percent(fits.share),
-            fits.limiter,
             fits.blocks,
-            code.threads
+            code.threads,
+            fits.limiter
         );
         let concern = fits.share < LOW_OCCUPANCY && !uses_matrix_units(profile);
         facts.push(fact("occupancy", words, concern));
@@ -303,17 +325,7 @@ pub(super) fn compiled(
         let wasted = 1.0 - waves / waves.ceil().max(1.0);
         facts.push(fact("waves", words, waves < 0.5 || (waves > 1.0 && wasted > TAIL)));
     }
-    let telling = [
-        "HGMMA", "HMMA", "UTMALDG", "LDGSTS", "LDSM", "LDG", "STG", "FFMA", "MUFU", "BAR", "LDL",
-        "STL",
-    ];
-    let found: Vec<String> = telling
-        .into_iter()
-        .filter_map(|name| Some(format!("{name} {}", profile.instructions.get(name)?)))
-        .collect();
-    if !found.is_empty() {
-        facts.push(fact("instructions", found.join(", "), false));
-    }
+    facts.extend(instruction_mix(profile));
     facts
 }
 

@@ -13,6 +13,7 @@ mod stall;
 pub mod table;
 #[cfg(test)]
 mod tests;
+mod words;
 
 use serde::{Deserialize, Serialize};
 
@@ -22,6 +23,7 @@ use crate::{Ceilings, DType, DeviceInfo, LaunchProfile, WorkloadProfile};
 pub use counters::Counters;
 pub use gap::{Cause, Gap, GapPart, gap};
 pub use stall::{Stall, StallGroup};
+pub use words::words;
 
 #[cfg(test)]
 use tests as testing;
@@ -145,15 +147,19 @@ pub fn diagnose(profile: &WorkloadProfile, scene: &Scene<'_>) -> Diagnosis {
     let shares = counters.map(Counters::stall_shares).unwrap_or_default();
     let mut facts = facts::timing(profile, scene);
     let mut advice = Vec::new();
-    if let Some(advised) = bound_advice(bound) {
-        advice.push(advised.to_string());
-    }
+    let advised = bound_advice(bound).map(str::to_string);
+    // What memory is busy with for nothing comes before moving less.
+    let (first, last) = if bound == Bound::Memory { (None, advised) } else { (advised, None) };
+    advice.extend(first);
     if let Some(launch) = main {
         match counters {
-            Some(counters) => facts.extend(facts::counted(profile, scene, counters, &mut advice)),
+            Some(counters) => {
+                facts.extend(facts::counted(profile, scene, launch, counters, &mut advice));
+            }
             None => facts.extend(facts::compiled(profile, scene, launch, &mut advice)),
         }
     }
+    advice.extend(last);
     // What waits is beside the point where something is busy.
     if matches!(bound, Bound::Latency | Bound::Synchronisation | Bound::Tensor) {
         let worst = shares.iter().filter(|(_, share)| *share >= STALL_ADVISED).take(2);

@@ -1,8 +1,10 @@
-//! What holds a candidate back, for the next prompt: its times against the machine's limits.
+//! What holds a candidate back, for the next prompt: its times against the machine's limits, and what a
+//! profile shows.
 
+use warpsmith_model::diagnose::{Scene, words};
 use warpsmith_model::roofline::{peak_flops, roofline_s};
 use warpsmith_model::stats::median;
-use warpsmith_model::{Ceilings, Lab, Trial, units};
+use warpsmith_model::{Ceilings, DeviceInfo, Lab, ProfileRecord, Trial, units};
 
 /// A time within this many empty launches mostly shows the launch; the diagnosis of profiles has
 /// the same threshold.
@@ -39,6 +41,28 @@ pub fn diagnosis(lab: &Lab, trial: &Trial, ceilings: &Ceilings) -> String {
             line += ", mostly the launch itself";
         }
         lines.push(line);
+    }
+    lines.join("\n")
+}
+
+/// Says what a profile shows of a candidate: what the compiler made of it, and what was counted where a
+/// profiler may count.
+pub fn insight(
+    lab: &Lab,
+    record: &ProfileRecord,
+    device: &DeviceInfo,
+    ceilings: &Ceilings,
+) -> String {
+    let mut lines = Vec::new();
+    for profile in &record.workloads {
+        let Some(workload) = lab.workload(&profile.workload) else { continue };
+        let scene = Scene {
+            device,
+            ceilings: Some(ceilings),
+            work: lab.work(workload).ok(),
+            dtype: lab.arithmetic_dtype(workload),
+        };
+        lines.extend(words(profile, &scene));
     }
     lines.join("\n")
 }

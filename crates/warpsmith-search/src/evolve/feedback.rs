@@ -5,6 +5,9 @@ use warpsmith_model::Outcome;
 /// Lines of a compiler's log that are quoted: the first errors are the ones to mend.
 const MAX_LOG_LINES: usize = 16;
 const MAX_LINE_CHARS: usize = 200;
+/// A profile has about two dozen lines, most of them facts, and a line of advice may be long.
+const MAX_PROFILE_LINES: usize = 48;
+const MAX_PROFILE_LINE_CHARS: usize = 400;
 
 /// Says what became of a candidate that failed; none for one that passed. `log` is what the compiler
 /// said.
@@ -44,15 +47,24 @@ fn first_errors(log: &str) -> String {
 /// Quotes a text that others wrote: every line begins with a bar, so that nothing in it can look
 /// like a heading, the end of a fence or a line of ours; hidden characters are left out.
 pub(crate) fn quoted(text: &str) -> String {
+    quoted_at_most(text, MAX_LOG_LINES, MAX_LINE_CHARS)
+}
+
+/// Quotes what a profile shows: longer than a log may be, since we wrote all but a word of it.
+pub(crate) fn quoted_profile(text: &str) -> String {
+    quoted_at_most(text, MAX_PROFILE_LINES, MAX_PROFILE_LINE_CHARS)
+}
+
+fn quoted_at_most(text: &str, max_lines: usize, max_chars: usize) -> String {
     let is_hidden = |letter: char| {
         letter.is_control()
             || matches!(letter, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
     };
     let line = |line: &str| {
-        let plain = line.chars().filter(|letter| !is_hidden(*letter)).take(MAX_LINE_CHARS);
+        let plain = line.chars().filter(|letter| !is_hidden(*letter)).take(max_chars);
         format!("| {}", plain.collect::<String>())
     };
-    text.lines().take(MAX_LOG_LINES).map(line).collect::<Vec<_>>().join("\n")
+    text.lines().take(max_lines).map(line).collect::<Vec<_>>().join("\n")
 }
 
 /// Puts a source into a fence that nothing in it can close.

@@ -31,7 +31,7 @@ use warpsmith_model::{
     BlobId, CandidateId, EvolutionMode, Lab, ModelChoice, ModelPolicy, Operator, Prompt, Rejection,
 };
 
-pub use diagnosis::diagnosis;
+pub use diagnosis::{diagnosis, insight};
 pub use feedback::failure;
 pub use llm::{Completion, Llm, LlmError};
 pub use population::{Member, POPULATION, Standing};
@@ -131,22 +131,49 @@ impl Evolution {
         }
     }
 
-    /// Decides what to ask next. Asked twice, it answers the same.
-    pub fn plan(&self) -> Plan {
-        let config = &self.config;
-        let number = self.next_call;
-        let rng = |purpose: &str| Rng::derive(config.seed, &format!("{purpose} of call {number}"));
+    /// Returns the candidates that the next prompt describes and of which no profile is known yet.
+    /// [`Evolution::inform`] says what theirs show; it may change that prompt, but nothing else.
+    pub fn unprofiled(&self) -> Vec<CandidateId> {
         let operator = self.operator();
+        let described = match (self.config.mode, operator) {
+            (EvolutionMode::Free | EvolutionMode::BestOfN, _) => Vec::new(),
+            (_, Operator::Init) => vec![self.population.best()],
+            (_, Operator::Crossover | Operator::Mutation) => self.parents(operator),
+        };
+        let is_unknown =
+            |member: &&Member| matches!(member.standing, Standing::Valid { insight: None, .. });
+        described.into_iter().filter(is_unknown).map(|member| member.id).collect()
+    }
+
+    /// Learns what a profile of a candidate shows.
+    pub fn inform(&mut self, id: CandidateId, insight: &str) {
+        self.population.inform(id, insight);
+    }
+
+    fn rng(&self, purpose: &str) -> Rng {
+        let number = self.next_call;
+        Rng::derive(self.config.seed, &format!("{purpose} of call {number}"))
+    }
+
+    fn parents(&self, operator: Operator) -> Vec<&Member> {
         let n_parents = match operator {
             Operator::Init => 0,
             Operator::Crossover => 2,
             Operator::Mutation => 1,
         };
-        let parents = self.population.draw(n_parents, &mut rng("parents"));
+        self.population.draw(n_parents, &mut self.rng("parents"))
+    }
+
+    /// Decides what to ask next. Asked twice, it answers the same.
+    pub fn plan(&self) -> Plan {
+        let config = &self.config;
+        let number = self.next_call;
+        let operator = self.operator();
+        let parents = self.parents(operator);
         let thoughts = match config.mode {
             EvolutionMode::Free | EvolutionMode::BestOfN => Vec::new(),
             EvolutionMode::Insight | EvolutionMode::Full => {
-                self.some_thoughts(&mut rng("thoughts"))
+                self.some_thoughts(&mut self.rng("thoughts"))
             }
         };
         let best = match config.mode {
@@ -171,7 +198,7 @@ impl Evolution {
             number,
             operator,
             parents: parents.iter().map(|parent| parent.id).collect(),
-            model: self.models.draw(&mut rng("model")).to_string(),
+            model: self.models.draw(&mut self.rng("model")).to_string(),
             prompt,
         }
     }

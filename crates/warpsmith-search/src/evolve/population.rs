@@ -32,8 +32,10 @@ pub enum Standing {
         time_s: f64,
         /// The parameters it was timed with, in words.
         params: String,
-        /// What holds it back, in words.
+        /// What holds it back by its times, in words.
         diagnosis: String,
+        /// What a profile of it shows, in words; none as long as nobody has looked.
+        insight: Option<String>,
     },
     /// Wrong, or not even that.
     Invalid {
@@ -73,6 +75,15 @@ impl Population {
     /// Returns every member, in the order of their ranks.
     pub(crate) fn members(&self) -> &[Member] {
         &self.members
+    }
+
+    /// Adds what a profile of a member shows.
+    pub(crate) fn inform(&mut self, id: CandidateId, text: &str) {
+        for member in self.members.iter_mut().filter(|member| member.id == id) {
+            if let Standing::Valid { insight, .. } = &mut member.standing {
+                *insight = Some(text.to_string());
+            }
+        }
     }
 
     pub(crate) fn n_valid(&self) -> usize {
@@ -139,6 +150,7 @@ pub(crate) mod tests {
                 time_s,
                 params: "no tunables".to_string(),
                 diagnosis: format!("diagnosis of {title}"),
+                insight: None,
             },
             None => Standing::Invalid { failure: format!("| failure of {title}") },
         };

@@ -3,10 +3,12 @@
 
 use std::fmt::Write;
 
-use warpsmith_model::lab::{ElementType, Kernel, Lab, ReferenceProgram, Role, TargetKind, Tensor};
+use warpsmith_model::lab::{
+    CudaCompiler, ElementType, Kernel, Lab, ReferenceProgram, Role, TargetKind, Tensor,
+};
 use warpsmith_model::{DType, DeviceInfo, EvolutionMode, Operator, Prompt, units};
 
-use super::feedback::{fenced, quoted};
+use super::feedback::{fenced, quoted, quoted_profile};
 use super::population::{Member, Standing};
 use super::reply::{MAX_TUNABLES, MAX_VALUES};
 
@@ -91,12 +93,15 @@ fn described(member: &Member) -> String {
     if let Standing::Invalid { failure } = &member.standing {
         let _ = writeln!(text, "What is wrong with it:\n{}", quoted(failure));
     }
-    if let Standing::Valid { time_s, params, diagnosis } = &member.standing {
+    if let Standing::Valid { time_s, params, diagnosis, insight } = &member.standing {
         let _ =
             writeln!(text, "Its time: {} (geometric mean, lower is better)", units::time(*time_s));
         let _ = writeln!(text, "Its parameters: {params}");
         if !diagnosis.is_empty() {
             let _ = writeln!(text, "What limits it:\n{}", quoted(diagnosis));
+        }
+        if let Some(insight) = insight.as_ref().filter(|insight| !insight.is_empty()) {
+            let _ = writeln!(text, "What a profile of it shows:\n{}", quoted_profile(insight));
         }
     }
     if !member.thought.is_empty() {
@@ -247,7 +252,9 @@ fn rules(lab: &Lab, kernel: &Kernel) -> String {
         let size = scratch.bytes.text();
         rules.push(format!("The scratch buffer `{}` has {size} bytes.", scratch.name));
     }
-    rules.push(format!("It is compiled with `{}`.", kernel.flags.join(" ")));
+    if !kernel.flags.is_empty() {
+        rules.push(format!("It is compiled with `{}`.", kernel.flags.join(" ")));
+    }
     if !kernel.tunables.is_empty() {
         let names: Vec<String> = kernel
             .tunables
@@ -259,10 +266,20 @@ fn rules(lab: &Lab, kernel: &Kernel) -> String {
             .collect();
         rules.push(format!("These macros of the contract are defined: {}.", names.join(", ")));
     }
+    let is_nvrtc = lab.target == TargetKind::Cuda && kernel.compiler == CudaCompiler::Nvrtc;
+    if is_nvrtc {
+        rules.push(
+            "It may include headers of the CUDA toolkit for device code (<cuda_fp16.h>, <mma.h>); \
+             those of the host's C and C++ libraries are not there, and none is needed for the \
+             functions that CUDA defines."
+                .to_string(),
+        );
+    }
     if !lab.headers.is_empty() {
+        let beside = if is_nvrtc { "those" } else { "standard headers" };
         let names: Vec<String> =
             lab.headers.iter().map(|(name, _)| format!("\"{name}\"")).collect();
-        rules.push(format!("Beside standard headers it may include {}.", names.join(", ")));
+        rules.push(format!("Beside {beside} it may include {}.", names.join(", ")));
     }
     rules.push(format!(
         "An output element may be off by {} times the type's epsilon, relative to the larger of \

@@ -195,6 +195,7 @@ impl Campaign {
             Fidelity::Full => system_seed()?,
             Fidelity::Micro | Fidelity::Rank => self.settings.seed,
         };
+        let usual = RequestLimits::default();
         Ok(Request {
             format: FORMAT_VERSION,
             lab_dir: self.loaded.dir.clone(),
@@ -214,7 +215,11 @@ impl Campaign {
                 },
                 hopeless_ratio: self.settings.hopeless_ratio,
                 sanitize: self.settings.sanitize,
-                ..RequestLimits::default()
+                launch_deadline_s: self
+                    .settings
+                    .launch_deadline_s
+                    .unwrap_or(usual.launch_deadline_s),
+                ..usual
             },
         })
     }

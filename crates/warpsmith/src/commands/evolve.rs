@@ -4,12 +4,14 @@ use std::path::PathBuf;
 
 use anyhow::{Result, bail};
 use clap::Args;
-use warpsmith_model::{EvolutionMode, EvolveSettings, Goal, RunSettings};
+use warpsmith_model::lab::TargetKind;
+use warpsmith_model::{EvolutionMode, EvolveSettings, Goal, InsightFrom, RunSettings};
 
 use super::{Context, ablate, plain_settings, seed_or_random, summary, with_campaign};
 use crate::campaign::evolve::{Evolved, EvolvedSummary, Replies, evolve};
 use crate::campaign::{Campaign, passed};
 use crate::interrupt::Interrupt;
+use crate::labdir;
 use crate::llm::{self, Panel};
 use crate::output::{Progress, json, result, say};
 
@@ -53,6 +55,12 @@ pub struct EvolveArgs {
     /// Keep failures out of prompts, as the published method does
     #[arg(long)]
     no_feedback: bool,
+    /// Keep the profiler's counters out of prompts on CUDA; the compiler's report stays
+    #[arg(long)]
+    no_counters: bool,
+    /// Seconds that a batch of launches of a candidate may take; 20 by default
+    #[arg(long, value_name = "SECONDS")]
+    deadline: Option<f64>,
     /// Workload that matters; by default all of the lab's (repeatable)
     #[arg(long, value_name = "NAME")]
     workload: Vec<String>,
@@ -71,7 +79,8 @@ pub struct EvolveArgs {
 }
 
 pub fn run(context: &Context, arguments: EvolveArgs) -> Result<()> {
-    let settings = settings(&arguments)?;
+    let lab = labdir::load(&labdir::for_target(&arguments.lab, context.target)?)?.lab;
+    let settings = settings(&arguments, lab.target)?;
     if arguments.ablate {
         return ablate::run(context, &arguments.lab, &settings, arguments.repeats);
     }
@@ -81,11 +90,15 @@ pub fn run(context: &Context, arguments: EvolveArgs) -> Result<()> {
     show(context, &summary, &evolved)
 }
 
-fn settings(arguments: &EvolveArgs) -> Result<RunSettings> {
+fn settings(arguments: &EvolveArgs, target: TargetKind) -> Result<RunSettings> {
     if arguments.trials == 0 || arguments.tokens == Some(0) || arguments.repeats == 0 {
         bail!("--trials, --tokens and --repeats must be at least 1");
     }
-    for (flag, value) in [("--time", Some(arguments.time)), ("--money", arguments.money)] {
+    for (flag, value) in [
+        ("--time", Some(arguments.time)),
+        ("--money", arguments.money),
+        ("--deadline", arguments.deadline),
+    ] {
         if let Some(value) = value.filter(|value| !(value.is_finite() && *value > 0.0)) {
             bail!("{flag} is {value}, but must be a positive number");
         }
@@ -106,6 +119,7 @@ fn settings(arguments: &EvolveArgs) -> Result<RunSettings> {
         budget_trials: arguments.trials,
         budget_s: arguments.time,
         seed: seed_or_random(arguments.seed)?,
+        launch_deadline_s: arguments.deadline,
         workloads: arguments.workload.clone(),
         sanitize: !arguments.no_sanitizer,
         evolve: Some(EvolveSettings {
@@ -117,6 +131,11 @@ fn settings(arguments: &EvolveArgs) -> Result<RunSettings> {
             models: models.choices(),
             policy: models.policy,
             models_file: std::path::absolute(&arguments.models)?,
+            insight_from: match (target, arguments.no_counters) {
+                (TargetKind::Cpu, _) => InsightFrom::Times,
+                (TargetKind::Cuda, true) => InsightFrom::Code,
+                (TargetKind::Cuda, false) => InsightFrom::Counters,
+            },
         }),
         ..plain_settings(Goal::Evolve, &arguments.lab)?
     })

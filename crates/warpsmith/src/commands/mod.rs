@@ -295,6 +295,7 @@ pub fn plain_settings(goal: Goal, lab: &std::path::Path) -> Result<RunSettings> 
         compare_rounds: 5,
         compare_s: 1.0,
         hopeless_ratio: 1.5,
+        launch_deadline_s: None,
         workloads: Vec::new(),
         sanitize: true,
         evolve: None,

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
 use serde::Serialize;
-use warpsmith_model::diagnose::{Basis, Scene, diagnose, gap};
+use warpsmith_model::diagnose::{Basis, Scene, diagnose, gap, words};
 use warpsmith_model::lab::{Kernel, TargetKind};
 use warpsmith_model::roofline::WorkSize;
 use warpsmith_model::{
@@ -60,7 +60,31 @@ pub struct Profiled {
 impl Profiled {
     /// Says what holds the kernel back, by workload.
     pub fn findings(&self) -> Vec<Finding> {
-        self.record.workloads.iter().map(|workload| find(self, workload)).collect()
+        let find = |workload: &WorkloadProfile| {
+            let scene = self.scene(workload);
+            Finding {
+                workload: workload.workload.clone(),
+                diagnosis: diagnose(workload, &scene),
+                gap: gap(workload, &scene),
+            }
+        };
+        self.record.workloads.iter().map(find).collect()
+    }
+
+    /// Says the same as lines of text.
+    pub fn lines(&self) -> Vec<String> {
+        let lines = |workload: &WorkloadProfile| words(workload, &self.scene(workload));
+        self.record.workloads.iter().flat_map(lines).collect()
+    }
+
+    fn scene(&self, workload: &WorkloadProfile) -> Scene<'_> {
+        let work = self.lab.workload(&workload.workload);
+        Scene {
+            device: &self.environment.device,
+            ceilings: Some(&self.ceilings),
+            work: work.map(|work| WorkSize { flops: work.flops, bytes: work.bytes }),
+            dtype: self.lab.arithmetic_dtype(),
+        }
     }
 }
 
@@ -154,26 +178,7 @@ fn chosen(campaign: &Campaign, kernel: &Kernel, names: &[String]) -> Result<Vec<
     if !names.is_empty() {
         return Ok(super::each_once(names));
     }
-    // A profile takes a while, and says most where the device is full.
-    let lab = LabRecord::of(&campaign.loaded.lab)?;
-    let work = |name: &&String| lab.workload(name).map_or(0.0, |workload| workload.flops);
-    let largest = served.iter().max_by(|one, other| work(one).total_cmp(&work(other)));
-    Ok(largest.into_iter().cloned().collect())
-}
-
-fn find(profiled: &Profiled, workload: &WorkloadProfile) -> Finding {
-    let work = profiled.lab.workload(&workload.workload);
-    let scene = Scene {
-        device: &profiled.environment.device,
-        ceilings: Some(&profiled.ceilings),
-        work: work.map(|work| WorkSize { flops: work.flops, bytes: work.bytes }),
-        dtype: profiled.lab.arithmetic_dtype(),
-    };
-    Finding {
-        workload: workload.workload.clone(),
-        diagnosis: diagnose(workload, &scene),
-        gap: gap(workload, &scene),
-    }
+    Ok(vec![campaign.largest_workload(kernel)?])
 }
 
 fn show(workload: &WorkloadProfile, finding: &Finding) {

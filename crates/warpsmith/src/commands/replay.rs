@@ -35,6 +35,7 @@ pub fn run(context: &Context, arguments: ReplayArgs) -> Result<()> {
         let settings = RunSettings {
             workloads: stored.workloads.clone(),
             seed: stored.seed,
+            launch_deadline_s: stored.launch_deadline_s,
             ..plain_settings(Goal::Check, &stored.lab_dir)?
         };
         with_campaign(context, &stored.lab_dir, settings, |campaign| {

@@ -4,7 +4,7 @@ use anyhow::Result;
 use clap::Args;
 use warpsmith_evidence::{Store, StoreError, TrialSummary};
 use warpsmith_model::stats::{geomean, median_interval};
-use warpsmith_model::{Fidelity, RunRecord, Trial, Verdict, units};
+use warpsmith_model::{ErrorSize, Fidelity, RunRecord, Trial, Verdict, units};
 
 use super::{Context, summary};
 use crate::date;
@@ -136,7 +136,7 @@ fn show_trial(context: &Context, store: &Store, trial: &Trial, source: bool) -> 
             format!("{} .. {}", units::time(interval.low), units::time(interval.high)),
             measurement.samples_s.len().to_string(),
             measurement.batch.to_string(),
-            format!("{:.1} eps", measurement.error.element_eps),
+            error_words(&measurement.error),
             format!("{:?}", measurement.stop).to_lowercase(),
         ]);
     }
@@ -165,4 +165,11 @@ fn show_trial(context: &Context, store: &Store, trial: &Trial, source: bool) -> 
         result(store.blob(&candidate.source)?);
     }
     Ok(())
+}
+
+fn error_words(error: &ErrorSize) -> String {
+    match error.plain {
+        Some(plain) => format!("{:.1} eps ({:.1e} at most)", error.element_eps, plain.absolute),
+        None => format!("{:.1} eps", error.element_eps),
+    }
 }

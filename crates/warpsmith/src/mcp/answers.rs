@@ -156,26 +156,7 @@ pub fn cpu_profile(lab: &Lab, trial: &Trial, ceilings: &Ceilings, log: Option<&s
 /// Says what a profiler saw.
 pub fn profiled(trial: &Trial, profiled: &profile::Profiled) -> anyhow::Result<Reply> {
     let findings = profiled.findings();
-    let mut text = format!("trial {}\n", trial.id.short());
-    for finding in &findings {
-        let diagnosis = &finding.diagnosis;
-        text += &format!(
-            "{}: {}\n  {}\n",
-            finding.workload,
-            diagnosis.bound.words(),
-            diagnosis.because
-        );
-        for fact in diagnosis.facts.iter().filter(|fact| fact.concern) {
-            text += &format!("  {}: {}\n", fact.name, fact.words);
-        }
-        for stall in diagnosis.stalls.iter().take(3) {
-            let share = 100.0 * stall.share;
-            text += &format!("  warps wait {share:.0} % for {}\n", stall.reason.words());
-        }
-        for advice in &diagnosis.advice {
-            text += &format!("  try: {advice}\n");
-        }
-    }
+    let mut text = format!("trial {}\n{}\n", trial.id.short(), profiled.lines().join("\n"));
     let missing = profiled.record.workloads.iter().find_map(|it| match &it.counters {
         CounterSource::Missing { reason, how } => Some(format!("no counters: {reason}; {how}")),
         _ => None,
@@ -286,6 +267,7 @@ pub fn trial(trial: &Trial, runs: &[RunId], log: Option<&str>, source: Option<&s
                 "median_s": median_interval(&measurement.samples_s),
                 "samples": measurement.samples_s.len(),
                 "error_eps": measurement.error.element_eps,
+                "error": measurement.error.plain,
                 "stopped": measurement.stop,
             })
         })
@@ -410,7 +392,7 @@ fn workloads(lab: &Lab, trial: &Trial, ceilings: &Ceilings) -> Json {
         });
         Some(json!({
             "workload": measurement.workload, "time_s": interval, "share_of_roofline": share,
-            "error_eps": measurement.error.element_eps,
+            "error_eps": measurement.error.element_eps, "error": measurement.error.plain,
         }))
     };
     trial.outcome.measurements().iter().filter_map(row).collect()

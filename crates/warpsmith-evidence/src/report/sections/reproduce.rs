@@ -1,6 +1,6 @@
 //! The command that does a run again, from its recorded settings.
 
-use warpsmith_model::{ContenderKind, Goal, Objective, Params, RunSettings, SeedFrom};
+use warpsmith_model::{ContenderKind, Goal, InsightFrom, Objective, Params, RunSettings, SeedFrom};
 
 use super::super::data::View;
 use super::super::html::{Html, html};
@@ -68,12 +68,27 @@ fn command(view: &View<'_>, settings: &RunSettings) -> String {
                 flag("--tune", evolve.tune_trials.to_string());
                 evolve.tokens.iter().for_each(|most| flag("--tokens", most.to_string()));
                 evolve.money.iter().for_each(|most| flag("--money", most.to_string()));
+                settings
+                    .launch_deadline_s
+                    .iter()
+                    .for_each(|most| flag("--deadline", most.to_string()));
                 if !evolve.feedback {
                     words.push("--no-feedback".to_string());
+                }
+                if evolve.insight_from == InsightFrom::Code {
+                    words.push("--no-counters".to_string());
                 }
             }
         }
         Goal::Check | Goal::Compare | Goal::Profile | Goal::Mcp => {}
+    }
+    if matches!(settings.goal, Goal::Run | Goal::Tune | Goal::Evidence | Goal::Evolve) {
+        for workload in &settings.workloads {
+            words.extend(["--workload".to_string(), workload.clone()]);
+        }
+        if !settings.sanitize {
+            words.push("--no-sanitizer".to_string());
+        }
     }
     if matches!(settings.goal, Goal::Run | Goal::Tune | Goal::Micro | Goal::Evidence) {
         words.push("--fresh".to_string());

@@ -251,6 +251,7 @@ fn winner_errors(view: &View<'_>) -> Html {
     let allowed = ErrorSize {
         element_eps: view.lab.tolerance.element_eps,
         norm_eps: view.lab.tolerance.norm_eps,
+        plain: None,
     };
     let rows: Html = trial
         .times

@@ -6,7 +6,7 @@ use warpsmith_model::lab::Kernel;
 use warpsmith_model::stats::Comparison;
 use warpsmith_model::{
     Blob, CallRecord, ComparisonPurpose, ComparisonRecord, ContenderKind, Fidelity, Origin,
-    Outcome, Params, Trial,
+    Outcome, Params, ProfileRecord, Trial,
 };
 use warpsmith_search::Space;
 
@@ -40,6 +40,10 @@ impl Bench for Campaign {
         let record =
             self.compare_now(purpose, contenders, workloads, CHALLENGE_ROUNDS, CHALLENGE_BUDGET_S)?;
         shows_faster(&record)
+    }
+
+    fn profile(&mut self, winner: &Winner, trial: &Trial) -> Result<ProfileRecord> {
+        self.profile_once(&winner.kernel, &winner.params, trial)
     }
 
     fn space(&self, kernel: &Kernel) -> Result<Space> {

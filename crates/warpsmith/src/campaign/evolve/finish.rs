@@ -58,6 +58,7 @@ impl Campaign {
             lab,
             kernel,
             seed_trial,
+            device: self.environment.device.clone(),
             ceilings,
             seed: self.settings.seed,
             settings,

@@ -13,20 +13,20 @@ mod tally;
 #[cfg(test)]
 mod tests;
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Instant;
 
-use anyhow::{Result, bail};
-use warpsmith_model::lab::{Kernel, Lab};
+use anyhow::{Context, Result, bail};
+use warpsmith_model::lab::{Kernel, Lab, TargetKind};
 use warpsmith_model::{
-    Blob, BlobId, CallAnswer, CallRecord, Ceilings, CrashCause, EvolveSettings, FORMAT_VERSION,
-    Fidelity, Finding, Operator, Origin, Outcome, Params, ReplyVerdict, Trial, TunableRecord,
-    Usage,
+    Blob, BlobId, CallAnswer, CallRecord, CandidateId, Ceilings, CounterSource, CrashCause,
+    DeviceInfo, EvolveSettings, FORMAT_VERSION, Fidelity, Finding, InsightFrom, Operator, Origin,
+    Outcome, Params, ProfileRecord, ReplyVerdict, Trial, TunableRecord, Usage,
 };
 use warpsmith_search::evolve::{
     Completion, Evolution, EvolutionConfig, LlmError, Member, Plan, Proposed, Rejected, Standing,
-    diagnosis, failure,
+    diagnosis, failure, insight,
 };
 use warpsmith_search::{
     Evolution as Breeding, Proposal, Space, Strategy, StrategyConfig, score, strategy,
@@ -51,6 +51,9 @@ pub trait Bench {
 
     /// Says whether a challenger is faster than the best so far, in interleaved rounds.
     fn is_faster(&mut self, challenger: &Winner, best: &Winner) -> Result<bool>;
+
+    /// Profiles a candidate that a prompt is about to describe, or finds its profile.
+    fn profile(&mut self, winner: &Winner, trial: &Trial) -> Result<ProfileRecord>;
 
     /// Returns the valid configurations of a kernel.
     fn space(&self, kernel: &Kernel) -> Result<Space>;
@@ -80,7 +83,9 @@ pub struct Start {
     pub kernel: Kernel,
     /// The trial of its author's choice.
     pub seed_trial: Trial,
-    /// What the machine can do at most.
+    /// The machine.
+    pub device: DeviceInfo,
+    /// What it can do at most.
     pub ceilings: Ceilings,
     /// The part of prompts that never changes.
     pub task: String,
@@ -140,6 +145,11 @@ pub fn evolve(
     });
     let mut evolution = Evolution::new(config(start), seed_member(start, seed_s));
     let mut accepted = Vec::from_iter(seed);
+    // Who may be described in a prompt: everybody who was ever valid.
+    let mut valid: HashMap<CandidateId, (Winner, Trial)> = accepted
+        .iter()
+        .map(|it| (it.trial.job.candidate.id, (it.winner.clone(), it.trial.clone())))
+        .collect();
     let mut tally = Tally::new(seed_s);
     let mut failed_in_a_row = 0;
     let started = Instant::now();
@@ -150,6 +160,9 @@ pub fn evolve(
         bench.stop_if_asked()?;
         if replies.stored.is_empty() && replies.panel.is_none() {
             break Stop::Replies;
+        }
+        if start.wants_profiles() {
+            look_closer(start, bench, &mut evolution, &valid, &mut tally)?;
         }
         let plan = evolution.plan();
         let is_live = replies.stored.is_empty();
@@ -175,7 +188,8 @@ pub fn evolve(
                 failed_in_a_row = 0;
                 let began = Instant::now();
                 let candidate = Attempt { start, plan: &plan, proposed: &proposed, call: &call };
-                candidate.run(bench, &mut evolution, &mut accepted, &mut tally)?;
+                let timed = candidate.run(bench, &mut evolution, &mut accepted, &mut tally)?;
+                valid.extend(timed.map(|it| (it.1.job.candidate.id, it)));
                 tally.evaluation_s += began.elapsed().as_secs_f64();
             }
         }
@@ -184,6 +198,35 @@ pub fn evolve(
     };
     tally.elapsed_s = started.elapsed().as_secs_f64();
     Ok(Evolved { accepted, tally, stop })
+}
+
+impl Start {
+    /// Says whether prompts have more to say of a source's limits than its times do.
+    fn wants_profiles(&self) -> bool {
+        self.settings.insight_from != InsightFrom::Times && self.lab.target == TargetKind::Cuda
+    }
+}
+
+/// Profiles whoever the next prompt describes, each once.
+fn look_closer(
+    start: &Start,
+    bench: &mut dyn Bench,
+    evolution: &mut Evolution,
+    valid: &HashMap<CandidateId, (Winner, Trial)>,
+    tally: &mut Tally,
+) -> Result<()> {
+    for id in evolution.unprofiled() {
+        let began = Instant::now();
+        let (winner, trial) = valid.get(&id).context("a valid member has a trial")?;
+        let record = bench.profile(winner, trial)?;
+        let is_counted = |it: &warpsmith_model::WorkloadProfile| {
+            matches!(it.counters, CounterSource::Ncu { .. })
+        };
+        tally.profiled(record.workloads.iter().all(is_counted));
+        evolution.inform(id, &insight(&start.lab, &record, &start.device, &start.ceilings));
+        tally.evaluation_s += began.elapsed().as_secs_f64();
+    }
+    Ok(())
 }
 
 fn config(start: &Start) -> EvolutionConfig {
@@ -205,6 +248,7 @@ fn seed_member(start: &Start, time_s: Option<f64>) -> Member {
             time_s,
             params: start.kernel.default.to_string(),
             diagnosis: diagnosis(&start.lab, &start.seed_trial, &start.ceilings),
+            insight: None,
         },
         None => Standing::Invalid { failure: start.seed_trial.outcome.describe() },
     };
@@ -359,20 +403,21 @@ struct Attempt<'a> {
 }
 
 impl Attempt<'_> {
-    /// Evaluates, tunes, challenges the best, and learns.
+    /// Evaluates, tunes, challenges the best, and learns. Returns the source with its best parameters and
+    /// their trial where it is valid.
     fn run(
         &self,
         bench: &mut dyn Bench,
         evolution: &mut Evolution,
         accepted: &mut Vec<Accepted>,
         tally: &mut Tally,
-    ) -> Result<()> {
+    ) -> Result<Option<(Winner, Trial)>> {
         let kernel = &self.proposed.kernel;
         let first = bench.evaluate(kernel, &kernel.default, self.origin())?;
         if first.trial.same_binary_as.is_some() {
             tally.twins += 1;
             evolution.twin(self.plan, self.proposed);
-            return Ok(());
+            return Ok(None);
         }
         let is_timed = score(&first.trial).time_s().is_some();
         let trial = if is_timed || is_of_its_parameters(&first.trial.outcome) {
@@ -387,7 +432,7 @@ impl Attempt<'_> {
             let standing = Standing::Invalid { failure };
             let member = self.member(&first.trial, standing);
             evolution.observe(self.plan, self.proposed, member, false);
-            return Ok(());
+            return Ok(None);
         };
         let params = trial.job.candidate.params.clone();
         let winner = Winner { kernel: kernel.clone(), params: params.clone() };
@@ -403,13 +448,15 @@ impl Attempt<'_> {
             time_s,
             params: params.to_string(),
             diagnosis: diagnosis(&self.start.lab, &trial, &self.start.ceilings),
+            insight: None,
         };
         let member = self.member(&trial, standing);
         evolution.observe(self.plan, self.proposed, member, is_best);
         if is_best {
+            let (winner, trial) = (winner.clone(), trial.clone());
             accepted.push(Accepted { winner, origin: self.origin(), trial });
         }
-        Ok(())
+        Ok(Some((winner, trial)))
     }
 
     fn origin(&self) -> Origin {

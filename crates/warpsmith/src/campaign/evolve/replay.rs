@@ -13,7 +13,7 @@ use warpsmith_evidence::Store;
 use warpsmith_model::lab::Kernel;
 use warpsmith_model::{
     Blob, BlobId, CallRecord, ComparisonRecord, Environment, Fidelity, Hasher, Origin, Params,
-    RunId, RunSettings, Trial, Verdict,
+    ProfileRecord, RunId, RunSettings, Trial, Verdict,
 };
 use warpsmith_search::evolve::task;
 use warpsmith_search::{Space, score};
@@ -83,6 +83,7 @@ pub fn replay(store: &Store, run: &RunId, campaign: Option<&mut Campaign>) -> Re
         lab: Arc::new(lab),
         kernel,
         seed_trial,
+        device: environment.device.clone(),
         ceilings: stored_start.ceilings,
         seed: settings.seed,
         settings: evolve_settings,
@@ -116,6 +117,7 @@ struct Stored {
     trials: HashMap<(String, String), Trial>,
     logs: BTreeMap<BlobId, String>,
     comparisons: Vec<ComparisonRecord>,
+    profiles: Vec<ProfileRecord>,
 }
 
 impl Stored {
@@ -133,8 +135,8 @@ impl Stored {
             let candidate = &trial.job.candidate;
             trials.insert((candidate.kernel.clone(), candidate.params.key()), trial);
         }
-        let comparisons = store.comparisons(run)?;
-        Ok(Self { environment: environment.clone(), trials, logs, comparisons })
+        let (comparisons, profiles) = (store.comparisons(run)?, store.profiles(run)?);
+        Ok(Self { environment: environment.clone(), trials, logs, comparisons, profiles })
     }
 }
 
@@ -175,6 +177,18 @@ impl Bench for Repeat<'_> {
             format!("the run has no comparison of {} with {}", challenger.label(), best.label())
         })?;
         shows_faster(known)
+    }
+
+    fn profile(&mut self, winner: &Winner, trial: &Trial) -> Result<ProfileRecord> {
+        let candidate = trial.job.candidate.id;
+        let known = self.stored.profiles.iter().find(|it| it.candidate == candidate);
+        known.cloned().with_context(|| {
+            format!(
+                "the run has no profile of {}: it ended before that\nhint: `warpsmith resume` finishes \
+                 a run",
+                winner.label()
+            )
+        })
     }
 
     fn space(&self, kernel: &Kernel) -> Result<Space> {

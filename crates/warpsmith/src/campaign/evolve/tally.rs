@@ -28,6 +28,10 @@ pub struct Tally {
     pub accepted: u32,
     /// Evaluations beyond the first of each source.
     pub tuning_trials: u32,
+    /// Sources that were profiled because a prompt described them.
+    pub profiled: u32,
+    /// Of those, the ones that a profiler could count nothing of.
+    pub without_counters: u32,
     /// Tokens of prompts.
     pub input_tokens: u64,
     /// Tokens of replies.
@@ -68,6 +72,8 @@ impl Tally {
             faster: 0,
             accepted: 0,
             tuning_trials: 0,
+            profiled: 0,
+            without_counters: 0,
             input_tokens: 0,
             output_tokens: 0,
             estimated: 0,
@@ -119,6 +125,12 @@ impl Tally {
             self.accepted += 1;
             self.best_s = Some(time_s);
         }
+    }
+
+    /// Counts a profile.
+    pub fn profiled(&mut self, has_counters: bool) {
+        self.profiled += 1;
+        self.without_counters += u32::from(!has_counters);
     }
 
     /// Returns all tokens.
@@ -174,6 +186,8 @@ impl Tally {
             "faster": self.faster,
             "accepted": self.accepted,
             "tuning_trials": self.tuning_trials,
+            "profiled": self.profiled,
+            "profiled_without_counters": self.without_counters,
             "validity": self.validity(),
             "input_tokens": self.input_tokens,
             "output_tokens": self.output_tokens,

@@ -17,6 +17,9 @@ use warpsmith_search::evolve::task;
 use super::*;
 use crate::interrupt::Interrupt;
 use crate::llm::testing::{KEY, Server, reply, respond};
+use insight::recorded_profile;
+
+mod insight;
 
 fn environment() -> Environment {
     let guard = Guard::Active;
@@ -55,16 +58,21 @@ struct Fake {
     trials: HashMap<(String, String), Trial>,
     /// Who is said to be no faster in paired rounds although its time is better.
     unconfirmed: Vec<String>,
+    /// Whether its profiler may count.
+    has_counters: bool,
     _dir: tempfile::TempDir,
 }
 
 impl Fake {
     fn new() -> Self {
+        let files: LabFiles = scaffold("blend").expect("a lab").into_iter().collect();
+        Self::of(Lab::parse(&files).expect("a valid lab"), environment())
+    }
+
+    fn of(lab: Lab, environment: Environment) -> Self {
         let dir = tempfile::tempdir().expect("a folder");
         let store = Store::open(&dir.path().join("evidence.db")).expect("a store");
-        let files: LabFiles = scaffold("blend").expect("a lab").into_iter().collect();
-        let lab = Arc::new(Lab::parse(&files).expect("a valid lab"));
-        let environment = environment();
+        let lab = Arc::new(lab);
         store.put_environment(&environment).expect("stored");
         let run = RunId("test-run".to_string());
         let record = RunRecord {
@@ -78,7 +86,7 @@ impl Fake {
         };
         store.start_run(&record).expect("started");
         let (trials, unconfirmed) = (HashMap::new(), Vec::new());
-        Self { store, run, environment, lab, trials, unconfirmed, _dir: dir }
+        Self { store, run, environment, lab, trials, unconfirmed, has_counters: true, _dir: dir }
     }
 
     fn start(&mut self, mode: EvolutionMode, trials: u32) -> Start {
@@ -89,6 +97,7 @@ impl Fake {
             task: task(&self.lab, &kernel, &[], &self.environment.device),
             kernel,
             seed_trial,
+            device: self.environment.device.clone(),
             ceilings: Ceilings {
                 f32_flops_per_s: 1e11,
                 f64_flops_per_s: 5e10,
@@ -107,6 +116,7 @@ impl Fake {
                 models: vec![ModelChoice { name: "one".to_string(), weight: 1.0 }],
                 policy: ModelPolicy::Weights,
                 models_file: "models.toml".into(),
+                insight_from: InsightFrom::Times,
             },
             budget: Budget { trials, tokens: None, money: None, seconds: f64::INFINITY },
         }
@@ -210,6 +220,16 @@ impl Bench for Fake {
 
     fn is_faster(&mut self, challenger: &Winner, _: &Winner) -> Result<bool> {
         Ok(!self.unconfirmed.contains(&challenger.kernel.name))
+    }
+
+    fn profile(&mut self, winner: &Winner, trial: &Trial) -> Result<ProfileRecord> {
+        let stored = self.store.profiles(&self.run)?;
+        if let Some(known) = stored.into_iter().find(|it| it.candidate == trial.job.candidate.id) {
+            return Ok(known);
+        }
+        let (record, files) = recorded_profile(winner, trial, self.has_counters);
+        self.store.put_profile(&self.run, &record, &files)?;
+        Ok(record)
     }
 
     fn space(&self, kernel: &Kernel) -> Result<Space> {
