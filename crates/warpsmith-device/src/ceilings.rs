@@ -8,6 +8,7 @@ use std::time::Duration;
 use warpsmith_model::lab::Role;
 use warpsmith_model::{Ceilings, DType, stats};
 
+use crate::clock;
 use crate::error::DeviceError;
 use crate::target::{
     Argument, Artifact, CaseId, Extent, Fault, LaunchPlan, Program, Session, Target, TensorPlan,
@@ -24,10 +25,16 @@ const CHAINS: f64 = 12.0;
 /// Floats of a block's slice: 64 KiB, a whole number of unrolled steps for every vector width.
 const SLICE_FLOATS: u64 = 16 << 10;
 const DEADLINE: Duration = Duration::from_secs(20);
-/// Readings of the arithmetic and cache ceilings, and of the memory's. Many short ones rather than
-/// few long ones: on a busy machine one of them meets a quiet moment on every core.
+/// Readings of the arithmetic and cache ceilings, and of the memory's, at most. Many short ones rather
+/// than few long ones: on a busy machine one of them meets a quiet moment on every core.
 const SHORT_READINGS: usize = 24;
 const LONG_READINGS: usize = 10;
+/// A ceiling is reached when so many readings on a quiet machine are within this share of the best: what
+/// holds back the machine seldom does so four times to the percent.
+const READINGS_THAT_AGREE: usize = 4;
+const AGREEMENT: f64 = 0.01;
+/// Ceilings have risen when arithmetic is faster by more than this; less is their own error.
+const RISEN: f64 = 0.03;
 /// Empty launches whose median is the floor.
 const EMPTY_LAUNCHES: usize = 200;
 /// One reading of an arithmetic or cache ceiling should take about this long.
@@ -41,20 +48,16 @@ pub fn measure(target: &mut dyn Target) -> Result<Ceilings, DeviceError> {
     }
     let artifact = compile(target)?;
     let launch_floor_s = floor_with(target, &artifact)?;
-    let threads = f64::from(target.info().threads.max(1));
 
     // Small arrays, a slice for every block: arithmetic and the nearest cache.
-    let blocks = i64::from(target.info().threads.max(1)) * 4;
-    let small = plans((blocks as u64 + 1) * SLICE_FLOATS);
     let lanes = |bytes: f64| f64::from(target.info().vector_bytes.max(16)) / bytes;
     let (single_lanes, double_lanes) = (lanes(4.0), lanes(8.0));
     let l1_floats = target.info().l1d_bytes.clamp(16 << 10, 64 << 10) / 4;
+    let small = plans((small_blocks(target) as u64 + 1) * SLICE_FLOATS);
     let case = stage(target, &small)?;
     let mut best = |entry: &str, n: u64, work_per_step: f64, guess_per_s: f64| {
-        let steps = (READING_S * guess_per_s * threads / (work_per_step * blocks as f64)).ceil();
-        let program = program(&artifact, &small, entry, n, steps as i64, blocks);
-        let best_s = fastest(target, &program, case, entry, SHORT_READINGS)?;
-        Ok::<f64, DeviceError>(work_per_step * steps * blocks as f64 / best_s)
+        let work = Work { entry, n, per_step: work_per_step, guess_per_s };
+        small_rate(target, &artifact, &small, case, &work)
     };
     let f32_flops_per_s = best("fma_f32", 0, CHAINS * single_lanes * 2.0, 6e10)?;
     let f64_flops_per_s = best("fma_f64", 0, CHAINS * double_lanes * 2.0, 3e10)?;
@@ -88,6 +91,53 @@ pub fn measure(target: &mut dyn Target) -> Result<Ceilings, DeviceError> {
         cache_bytes_per_s: cache_read.max(cache_triad),
         launch_floor_s,
     })
+}
+
+/// Says whether the machine can do more than these ceilings, which were measured before: whether it now
+/// multiplies and adds faster. Takes a twentieth of the time of measuring all of them.
+pub fn have_risen(target: &mut dyn Target, known: &Ceilings) -> Result<bool, DeviceError> {
+    if target.info().cuda.is_some() {
+        // Its clocks are its own affair; only measuring tells.
+        return Ok(true);
+    }
+    let artifact = compile(target)?;
+    let small = plans((small_blocks(target) as u64 + 1) * SLICE_FLOATS);
+    let case = stage(target, &small)?;
+    let per_step = CHAINS * f64::from(target.info().vector_bytes.max(16)) / 4.0 * 2.0;
+    let work = Work { entry: "fma_f32", n: 0, per_step, guess_per_s: 6e10 };
+    let now = small_rate(target, &artifact, &small, case, &work);
+    target.unstage(case);
+    Ok(now? > known.f32_flops_per_s * (1.0 + RISEN))
+}
+
+/// What one step of a ceiling on small arrays does, and about how fast.
+struct Work<'a> {
+    entry: &'a str,
+    /// Floats of a slice that it uses.
+    n: u64,
+    per_step: f64,
+    guess_per_s: f64,
+}
+
+fn small_blocks(target: &dyn Target) -> i64 {
+    i64::from(target.info().threads.max(1)) * 4
+}
+
+/// Returns the best rate of some work on all processors.
+fn small_rate(
+    target: &mut dyn Target,
+    artifact: &Artifact,
+    small: &[TensorPlan],
+    case: CaseId,
+    work: &Work<'_>,
+) -> Result<f64, DeviceError> {
+    let blocks = small_blocks(target);
+    let threads = f64::from(target.info().threads.max(1));
+    let steps = READING_S * work.guess_per_s * threads / (work.per_step * blocks as f64);
+    let steps = steps.ceil();
+    let program = program(artifact, small, work.entry, work.n, steps as i64, blocks);
+    let best_s = fastest(target, &program, case, work.entry, SHORT_READINGS)?;
+    Ok(work.per_step * steps * blocks as f64 / best_s)
 }
 
 /// Measures the time of an empty launch alone.
@@ -203,12 +253,34 @@ fn fastest(
 ) -> Result<f64, DeviceError> {
     let mut session = open(target, program, case, entry)?;
     let mut best_s = f64::INFINITY;
+    let mut undisturbed_s = Vec::new();
     for _ in 0..readings {
-        best_s = best_s.min(reading(&mut *session, entry)?);
+        let time_s = reading(&mut *session, entry)?;
+        best_s = best_s.min(time_s);
+        if target.speed().is_some_and(|speed| speed >= clock::UNDISTURBED_SPEED) {
+            undisturbed_s.push(time_s);
+        }
+        if is_settled(best_s, &undisturbed_s) {
+            break;
+        }
     }
     Ok(best_s)
 }
 
+/// Says whether enough undisturbed readings agree on what is the best.
+fn is_settled(best_s: f64, undisturbed_s: &[f64]) -> bool {
+    let agrees = |time_s: &&f64| **time_s <= best_s * (1.0 + AGREEMENT);
+    undisturbed_s.iter().filter(agrees).count() >= READINGS_THAT_AGREE
+}
+
 fn failed(what: &str, source: Fault) -> DeviceError {
     DeviceError::Target { doing: format!("measuring the machine's ceilings ({what})"), source }
+}
+
+#[cfg(test)]
+#[test]
+fn a_ceiling_is_reached_when_quiet_readings_agree_on_the_best() {
+    assert!(is_settled(1.0, &[1.0, 1.2, 1.005, 1.009, 1.0]));
+    assert!(!is_settled(1.0, &[1.0, 1.005, 1.009]), "too few");
+    assert!(!is_settled(1.0, &[1.02; 20]), "a disturbed reading was faster than all of them");
 }

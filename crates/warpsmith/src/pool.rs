@@ -10,10 +10,11 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::ops::RangeInclusive;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Mutex, Once, PoisonError};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use warpsmith_device::cpu::{Quiet, QuietGuard, quiet_lock, quiet_lock_path};
+use warpsmith_device::cpu::{Quiet, QuietGuard, expect_many, quiet_lock, quiet_lock_path};
 use warpsmith_device::target::Unit;
 use warpsmith_device::{bind, compile_unit, evaluate};
 use warpsmith_model::lab::{Grid, Kernel, TargetKind, TensorMap, lookup_all};
@@ -109,6 +110,32 @@ impl Pool {
             failure: None,
             tickets,
         });
+    }
+
+    /// Begins to compile a kernel that will be searched, and what all of its configurations share, while the
+    /// worker does something else than timing; none where compilers run ahead by themselves. What does
+    /// not compile is compiled again by whoever needs it, and reported there.
+    pub fn compile_early(
+        &self,
+        lab: &Lab,
+        kernel: &Kernel,
+        request: &Request,
+    ) -> Option<JoinHandle<()>> {
+        if self.ahead.is_some() {
+            return None;
+        }
+        let units = self.units(lab, kernel, request)?;
+        let artifacts = self.project.artifacts();
+        let interrupt = self.worker.interrupt().clone();
+        Some(std::thread::spawn(move || {
+            let Ok(_quiet) = quiet_unless(&interrupt, TargetKind::Cpu, Quiet::Compiling) else {
+                return;
+            };
+            for unit in &units {
+                let _missing_compiler = expect_many(&artifacts, unit);
+                let _reported_later = compile_unit(&artifacts, unit);
+            }
+        }))
     }
 
     /// Forgets what is queued; used when the budget is spent.
@@ -252,6 +279,10 @@ impl Pool {
         }
         let artifacts = self.project.artifacts();
         let _quiet = quiet_unless(self.worker.interrupt(), TargetKind::Cpu, Quiet::Compiling)?;
+        if units.len() > processors() {
+            // A search: nobody else asks for more than one at a time.
+            let _missing_compiler = expect_many(&artifacts, &units[0]);
+        }
         let waiting = Mutex::new(units.into_iter());
         let failed: Mutex<Vec<(Unit, Failure)>> = Mutex::new(Vec::new());
         std::thread::scope(|scope| {

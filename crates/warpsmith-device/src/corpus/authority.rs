@@ -65,7 +65,7 @@ enum ReferenceHost {
 #[derive(Debug)]
 pub(super) struct Ran {
     pub(super) outputs: Vec<Vec<Vec<u8>>>,
-    /// Seconds of each case's launch.
+    /// Seconds of each case's fastest launch.
     pub(super) elapsed_s: Vec<f64>,
 }
 
@@ -321,7 +321,7 @@ impl Authorities {
         let mut ran = Ran { outputs: Vec::new(), elapsed_s: Vec::new() };
         for case in 0..ids.len() {
             let extent = &run.extents[case % run.extents.len()];
-            let clocked = session.launch(&[case], extent).map_err(broken)?;
+            let mut elapsed_s = session.launch(&[case], extent).map_err(broken)?.elapsed_s;
             if let Some(tensor) = session.overwritten_guard(case) {
                 let name = &run.program.tensors[tensor].name;
                 let reason = format!("{doing}: it wrote beside `{name}`");
@@ -331,7 +331,8 @@ impl Authorities {
                 outputs.iter().map(|tensor| session.output(case, *tensor).to_vec()).collect();
             for _ in 1..run.times {
                 session.poison(case);
-                session.launch(&[case], extent).map_err(broken)?;
+                let again_s = session.launch(&[case], extent).map_err(broken)?.elapsed_s;
+                elapsed_s = elapsed_s.min(again_s);
                 for (tensor, first) in outputs.iter().zip(&first) {
                     let plan = &run.program.tensors[*tensor];
                     if check::compare_bits(plan, first, session.output(case, *tensor)).is_err() {
@@ -343,7 +344,7 @@ impl Authorities {
                 }
             }
             ran.outputs.push(first);
-            ran.elapsed_s.push(clocked.elapsed_s);
+            ran.elapsed_s.push(elapsed_s);
         }
         Ok(ran)
     }

@@ -6,7 +6,7 @@ use warpsmith_model::lab::{Role, Workload};
 use warpsmith_model::{Authority, ChainRecord, DType, FORMAT_VERSION, Lab, Proof, Sensitivity};
 
 use super::authority::{Answer, Authorities, Run, oracle_name, outputs_of, work_units};
-use super::{Corpus, Proven, Want, case_bytes, contents_that_pay};
+use super::{Corpus, Proven, Want};
 use crate::bind;
 use crate::check::{self, Budget, Coverage};
 use crate::element::{narrow, widen};
@@ -37,12 +37,12 @@ pub(super) fn check_chain(
         let axes = bind::axis_values(lab, workload);
         let key = super::SetKey { axes, inputs: 0, seed, answer };
         let set = corpus.sets.get(&key).expect("the set was provided just now");
-        let bytes = case_bytes(&bind::tensor_plans(lab, workload)?);
+        let plans = bind::tensor_plans(lab, workload)?;
         authorities.push(Authority {
             workload: workload.name.clone(),
             by_reference: answer == Answer::Reference,
             sampled_blocks: set.sampled_blocks,
-            contents: contents_that_pay(set.answer_s, bytes) as u32,
+            contents: set.contents_that_pay(lab, &plans) as u32,
         });
     }
     let mut record =

@@ -17,9 +17,9 @@ mod store;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use warpsmith_model::lab::{Role, Workload};
+use warpsmith_model::lab::{Role, TargetKind, Workload};
 use warpsmith_model::{ChainRecord, Lab, LabId};
 
 use crate::bind;
@@ -111,8 +111,11 @@ const LEAST_MEMORY_BYTES: usize = 2 << 30;
 pub const LEAST_CONTENTS: usize = 3;
 /// Contents at most: the clock needs no more under one reading.
 pub const MOST_CONTENTS: usize = 64;
-/// Seconds of the authority's time that the contents of one workload may cost, beyond the least.
-const CONTENTS_TIME_S: f64 = 1.0;
+/// Seconds that the contents of one workload may cost, beyond the least. On a processor a session launches
+/// five of them, or more where one reading of the clock spans several launches, and kernels that are so
+/// short have answers that take milliseconds. A CUDA kernel takes microseconds, and wants dozens.
+const CONTENTS_TIME_S: f64 = 0.3;
+const CONTENTS_TIME_BESIDE_CUDA_S: f64 = 1.0;
 /// Bytes of inputs and answers that the contents of one workload may take, beyond the least.
 const CONTENTS_BYTES: usize = 192 << 20;
 
@@ -120,12 +123,12 @@ const CONTENTS_BYTES: usize = 192 << 20;
 const TOGETHER_BYTES: usize = 32 << 20;
 const MOST_TOGETHER: usize = 16;
 
-/// Returns how many different contents a workload gets. Every timed launch wants contents of its
-/// own, but each costs a run of the reference or the oracle and memory, so small shapes get up to
-/// [`MOST_CONTENTS`] (50 at 20 ms each) and large ones [`LEAST_CONTENTS`]; what is missing is made up
-/// for by opening further sessions, whose processes know nothing of earlier ones.
-pub fn contents_that_pay(answer_s: f64, case_bytes: usize) -> usize {
-    let by_time = (CONTENTS_TIME_S / answer_s.max(1e-9)).floor() as usize;
+/// Returns how many different contents a workload gets, within so many seconds. Every timed launch wants
+/// contents of its own, but each costs a run of the reference or the oracle and memory, so small shapes
+/// get up to [`MOST_CONTENTS`] and large ones [`LEAST_CONTENTS`]; what is missing is made up for by opening
+/// further sessions, whose processes know nothing of earlier ones.
+pub fn contents_that_pay(time_s: f64, case_s: f64, case_bytes: usize) -> usize {
+    let by_time = (time_s / case_s.max(1e-9)).floor() as usize;
     let by_memory = CONTENTS_BYTES / case_bytes.max(1);
     by_time.min(by_memory).clamp(LEAST_CONTENTS, MOST_CONTENTS)
 }
@@ -163,10 +166,23 @@ struct CaseSet {
     last_use: u64,
     /// Seconds that one answer took.
     answer_s: f64,
+    /// Seconds that the first case took in all: inputs, answer, and what judging needs of it.
+    case_s: f64,
     /// Blocks of the reference that were compared with the oracle, over all cases.
     sampled_blocks: u64,
     /// The usual size of the elements of each output, where it is too small to show it.
     floors: Option<Vec<f64>>,
+}
+
+impl CaseSet {
+    /// Returns how many contents this workload gets.
+    fn contents_that_pay(&self, lab: &Lab, plans: &[TensorPlan]) -> usize {
+        let (time_s, case_s) = match lab.target {
+            TargetKind::Cpu => (CONTENTS_TIME_S, self.case_s),
+            TargetKind::Cuda => (CONTENTS_TIME_BESIDE_CUDA_S, self.answer_s),
+        };
+        contents_that_pay(time_s, case_s, case_bytes(plans))
+    }
 }
 
 impl Corpus {
@@ -294,10 +310,10 @@ impl Corpus {
         set.last_use = self.uses;
         let wanted = match want {
             Want::Exactly(count) => Ok(count),
-            // The first answer tells what an answer costs.
+            // The first case tells what a case costs.
             Want::AsManyAsPay => self
                 .extend(target, lab, shape, &key, &plans, &mut set, 1)
-                .map(|()| contents_that_pay(set.answer_s, case_bytes(&plans))),
+                .map(|()| set.contents_that_pay(lab, &plans)),
         };
         let cases = wanted.and_then(|wanted| {
             self.extend(target, lab, shape, &key, &plans, &mut set, wanted)?;
@@ -332,6 +348,7 @@ impl Corpus {
         let together = (TOGETHER_BYTES / case_bytes(plans).max(1)).clamp(1, MOST_TOGETHER);
         while set.cases.len() < wanted {
             let have = set.cases.len();
+            let started = Instant::now();
             let mut staged = Vec::new();
             for idx in have..wanted.min(have + together) {
                 let seed = inputs::content_seed(key.seed, &shape.axes, &distribution.name, idx);
@@ -352,10 +369,13 @@ impl Corpus {
             let answers = answers.inspect_err(|_| {
                 staged.iter().for_each(|one| target.unstage(one.id));
             })?;
+            let case_s = started.elapsed().as_secs_f64() / staged.len() as f64;
             for (one, answered) in staged.into_iter().zip(answers) {
                 let Answered { expected, answer_s, sampled_blocks } = answered;
                 if set.cases.is_empty() {
                     set.answer_s = answer_s;
+                    // An answer from the store took longer once, and the next may not be there.
+                    set.case_s = case_s.max(answer_s);
                 }
                 set.sampled_blocks += sampled_blocks;
                 set.bytes += one.contents.iter().map(Vec::len).sum::<usize>()

@@ -178,8 +178,8 @@ fn answers_are_taken_from_disk_and_not_computed_again() {
 
 #[test]
 fn small_shapes_get_many_contents_and_large_ones_few() {
-    let check = |answer_s: f64, megabytes: usize, expected: usize| {
-        assert_eq!(contents_that_pay(answer_s, megabytes << 20), expected);
+    let check = |case_s: f64, megabytes: usize, expected: usize| {
+        assert_eq!(contents_that_pay(1.0, case_s, megabytes << 20), expected);
     };
     check(1e-5, 0, 64);
     check(0.02, 0, 50);

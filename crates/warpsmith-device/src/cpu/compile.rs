@@ -71,31 +71,58 @@ pub fn compile_unit(cache_dir: &Path, unit: &Unit) -> Result<Artifact, Fault> {
     let place = Place::of(cache_dir, unit, &tool);
     let prelude = place.as_ref().and_then(|place| place.prelude(unit));
     let build = |prelude: Option<&Prelude>| build(cache_dir, unit, &tool, &wrapper, prelude);
-    let started = Instant::now();
-    let built = match build(prelude.as_deref()) {
-        // Only what a unit says by itself counts; one that takes too long would again.
-        Err(Fault::Compile { .. }) if prelude.is_some() && started.elapsed() < unit.deadline => {
-            build(None)
+    let plainly = || -> Result<Built, Fault> {
+        let started = Instant::now();
+        match build(prelude.as_deref()) {
+            // Only what a unit says by itself counts; one that takes too long would again.
+            Err(Fault::Compile { .. })
+                if prelude.is_some() && started.elapsed() < unit.deadline =>
+            {
+                build(None)
+            }
+            built => built,
         }
-        built => built,
+    };
+    let is_maker = prelude.is_none() && place.as_ref().is_some_and(Place::is_time);
+    let built = match place.filter(|_| is_maker) {
+        None => plainly(),
+        Some(place) => std::thread::scope(|scope| {
+            let (sender, plain) = std::sync::mpsc::channel();
+            // Beside the build, which a search waits for: precompiling takes longer.
+            scope.spawn(|| {
+                let is_the_same = move |prelude: &Prelude| {
+                    let again = build(Some(prelude)).and_then(|built| built.hash().map_err(broken));
+                    // Nothing is received where the unit does not compile by itself.
+                    again.ok().zip(plain.recv().ok()).is_some_and(|(again, plain)| again == plain)
+                };
+                // Without a prelude everything is as it was, only slower.
+                let _ = place.make(unit, &tool, &BASE_FLAGS, is_the_same);
+            });
+            let built = plainly();
+            match built.as_ref().ok().and_then(|built| built.hash().ok()) {
+                // Nobody listens where precompiling has failed.
+                Some(hash) => drop(sender.send(hash)),
+                None => place.leave_to_next(),
+            }
+            built
+        }),
     }?;
     let command = std::iter::once(unit.compiler.clone()).chain(arguments).collect();
     let artifact =
         artifacts::store(cache_dir, &key, &built.binary(), command, built.log, built.compile_s)
             .map_err(broken)?;
     drop(lock);
-    if let Some(place) = place
-        && prelude.is_none()
-        && place.is_time()
-    {
-        let is_the_same = |prelude: &Prelude| {
-            let again = build(Some(prelude)).and_then(|built| built.hash().map_err(broken));
-            again.is_ok_and(|again| again == artifact.binary)
-        };
-        // Without a prelude everything is as it was, only slower.
-        let _ = place.make(unit, &tool, &BASE_FLAGS, is_the_same);
-    }
     Ok(artifact)
+}
+
+/// Says that many units like this one will be compiled, with other macros: what they share is then
+/// prepared with the first of them.
+pub fn expect_many(cache_dir: &Path, unit: &Unit) -> Result<(), Fault> {
+    let tool = toolchain::find(&unit.compiler)?;
+    if let Some(place) = Place::of(cache_dir, unit, &tool) {
+        place.expect_many();
+    }
+    Ok(())
 }
 
 /// What a compiler made of a unit.

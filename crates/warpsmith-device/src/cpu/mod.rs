@@ -42,8 +42,8 @@ use std::time::Duration;
 use warpsmith_model::lab::Role;
 use warpsmith_model::{BlobId, DeviceInfo, Environment, Guard, Isolation};
 
-pub use compile::compile_unit;
 pub(crate) use compile::write_below;
+pub use compile::{compile_unit, expect_many};
 pub use quiet::{Quiet, QuietGuard, quiet_lock, quiet_lock_path};
 pub use runner::{RUNNER_ARGUMENT, runner_main};
 pub use toolchain::compilers;

@@ -103,7 +103,16 @@ impl Place {
         }
     }
 
-    /// Counts a unit that was built without a prelude; says whether it is time to make one, which the
+    /// Says that many units will have this opening, so that the first of them makes the prelude.
+    pub(super) fn expect_many(&self) {
+        let mut known = known();
+        let state = known.entry(self.clone()).or_insert(Known::Seen(0));
+        if let Known::Seen(count) = state {
+            *count = WORTHWHILE;
+        }
+    }
+
+    /// Counts a unit that is built without a prelude; says whether it is time to make one, which the
     /// caller then does.
     pub(super) fn is_time(&self) -> bool {
         let mut known = known();
@@ -116,6 +125,11 @@ impl Place {
             *state = Known::Unusable;
         }
         is_time
+    }
+
+    /// Leaves it to the next unit to make the prelude, since this one cannot show that it changes nothing.
+    pub(super) fn leave_to_next(&self) {
+        known().insert(self.clone(), Known::Seen(WORTHWHILE));
     }
 
     /// Makes the prelude. `is_the_same` builds a unit with it and says whether the same came out as without.

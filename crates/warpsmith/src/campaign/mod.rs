@@ -294,7 +294,8 @@ impl Campaign {
         Ok(finding.trial)
     }
 
-    /// Measures the ceilings; called again, it keeps the best that the run has seen.
+    /// Measures the ceilings; called again, it looks whether they have risen, and keeps the best that the
+    /// run has seen.
     pub fn ceilings(&mut self) -> Result<Ceilings> {
         let Answer::Ceilings(measured) = self.ask(&Ask::Ceilings)? else {
             bail!("the worker did not answer a question for ceilings");

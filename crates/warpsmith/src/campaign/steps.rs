@@ -58,6 +58,25 @@ impl Campaign {
         }
     }
 
+    /// Proves the chain of trust while the author's choice of a kernel compiles: proving keeps one processor
+    /// busy at most times, and times nothing that is kept. Timing waits for the compilers.
+    pub fn prove_beside_compiling(&mut self, kernel: &Kernel) -> Result<ChainRecord> {
+        let is_new = self.store.chain(&self.run)?.is_none();
+        let can_build = self.unavailable(kernel, &kernel.default).is_none();
+        let compiling = if is_new && can_build && !kernel.tunables.is_empty() {
+            let (workloads, params) = (self.served(kernel)?, &kernel.default);
+            let request = self.request(kernel, params, Origin::Seed, Fidelity::Rank, workloads)?;
+            self.pool.compile_early(&self.loaded.lab, kernel, &request)
+        } else {
+            None
+        };
+        let record = self.prove()?;
+        if compiling.is_some_and(|thread| thread.join().is_err()) {
+            bail!("the thread that compiles `{}` ahead has panicked", kernel.name);
+        }
+        Ok(record)
+    }
+
     /// Ranks every rung of the ladder with its author's parameters, the last first, so that the
     /// slow ones are soon given up.
     pub fn ladder(&mut self) -> Result<Vec<Trial>> {

@@ -30,11 +30,16 @@ pub fn run(context: &Context, arguments: TuneArgs) -> Result<()> {
 pub fn steps(campaign: &mut Campaign) -> Result<summary::Summary> {
     summary::announce(campaign);
     campaign.require_sanitizers()?;
-    campaign.prove()?;
-    campaign.ceilings()?;
     let kernel = match campaign.settings.kernel.clone() {
-        Some(name) => campaign.kernel(&name)?,
+        Some(name) => {
+            let kernel = campaign.kernel(&name)?;
+            campaign.prove_beside_compiling(&kernel)?;
+            campaign.ceilings()?;
+            kernel
+        }
         None => {
+            campaign.prove()?;
+            campaign.ceilings()?;
             let ladder = campaign.ladder()?;
             campaign.kernel_to_tune(&ladder)?
         }
