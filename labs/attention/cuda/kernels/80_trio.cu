@@ -379,10 +379,12 @@ __device__ __forceinline__ void step(Consumer &self, SharedPlan &shared, int s) 
     correct_output(self.output, self.softmax);
 }
 
-// Leaves a tile of keys to the other consumers.
+// Leaves a tile of keys to the other consumers. Every consumer has a turn for each tile but the first.
 __device__ __forceinline__ void skip_tile(Consumer &self, SharedPlan &shared) {
-    wait_for_turn(self.consumer);
-    pass_turn(self.consumer);
+    if (self.key_tile > 0) {
+        wait_for_turn(self.consumer);
+        pass_turn(self.consumer);
+    }
     wait_for_keys(self, shared);
     release(&shared.k_barriers.empty[self.k_at.stage], self.thread);
     self.k_at.advance();
@@ -418,10 +420,13 @@ __device__ __forceinline__ void consume(SharedPlan &shared, Element *o, int n_ti
         self.key_tile = tile.n_key_tiles - 1;
         ws::mbarrier_wait(shared.q_barriers.full, q_parity);
         q_parity ^= 1;
-        if (kCausal) {
-            while (self.key_tile * kBlockN > self.first_query + 63) {
-                skip_tile(self, shared);
-            }
+        int last_seen = self.first_query >= s ? -1 : kCausal ? (self.first_query + 63) / kBlockN : self.key_tile;
+        while (self.key_tile > last_seen) {
+            skip_tile(self, shared);
+        }
+        if (self.key_tile < 0) { // none of its queries exist
+            release(shared.q_barriers.empty, self.thread);
+            continue;
         }
         wait_for_keys(self, shared);
         start_scores(self);
