@@ -2,10 +2,11 @@
 // Layout: q, k, v, o are (B, H, S, D) row-major, f16 or bf16. With a causal mask query i sees the keys 0..i.
 // Serves every S and D = 64, for scale > 0.
 //
-// Changed since 70_pingpong: a warpgroup's exponentials, sums and packing are one piece of straight code, which hides the
-// rest behind the special function unit; so the output is waited for before them. At most FLOW products of a warpgroup
-// are under way, so that none waits at the tensor cores and keeps other warps from issuing. A warpgroup skips the keys
-// that none of its own queries may see.
+// Changed since 70_pingpong: the special function unit and the warps' issue slots are what limits, so a tile of keys takes
+// as few other instructions as possible. A row's reference is the largest score of its first tile and stays: any
+// reference gives the same quotient, as long as no weight overflows. Each thread watches its sums, and a block that saw one
+// grow too large, or vanish, computes its tiles again with references that follow the largest score. Exponentials, sums
+// and packing are one piece of straight code. A warpgroup skips the keys that none of its own queries may see.
 #include "ptx/barrier.cuh"
 #include "ptx/math.cuh"
 #include "ptx/mma.cuh"
@@ -21,8 +22,14 @@ constexpr int kBlockM = 64 * kConsumers; // queries
 constexpr int kBlockN = BN;              // keys
 constexpr int kStages = STAGES;
 constexpr bool kTurns = TURNS != 0 && kConsumers > 1;
-constexpr int kFlow = FLOW;    // products of a warpgroup under way at a time; 0: all of a tile
-constexpr float kSlack = 8.0f; // how far, in powers of two, a row's largest score may exceed its reference
+constexpr int kEarly = EARLY;  // of a thread's pairs of scores: weighed while the output before is still computed
+constexpr int kPoly = POLY;    // of 8 pairs: the second exponential by a polynomial
+constexpr float kSlack = 8.0f; // how far, in powers of two, a row's largest score may exceed a reference that follows
+// How large a thread's sum over a tile may get, and how small a row's, where the reference stays. No weight is larger than
+// the sum it is in, and 16-bit weights reach to 2^16 in half precision; there references are high by kMargin.
+constexpr float kLargestSum = kBf16 ? 0x1p30f : 0x1p15f;
+constexpr float kSmallestSum = 0x1p-30f;
+constexpr float kMargin = kBf16 ? 0.0f : 8.0f;
 constexpr int kWarpgroup = 128;
 constexpr int kThreads = kWarpgroup * (1 + kConsumers);
 constexpr int kSlab = 64; // elements in a 128-byte row, the width of the swizzle
@@ -32,12 +39,13 @@ static_assert(kHeadDim == 64 || kHeadDim == 128, "a head is one or two 128-byte 
 static_assert(kConsumers >= 1 && kConsumers <= 4, "more consumers leave too few registers for each");
 static_assert(kBlockN % 16 == 0 && kBlockN >= 64 && kBlockN <= 256, "keys come in steps of one product's depth");
 static_assert(kStages >= 2, "one stage would serialise copies and products");
+static_assert(kEarly % 4 == 0 && kEarly <= kBlockN / 4, "weights are packed four words at a time");
 
 // What a thread holds in each role; together they fill the register file.
 constexpr int kBlocksPerSm = BLOCKS;
 constexpr int kProducerRegisters = kConsumers == 3 && kBlocksPerSm == 1 ? 32 : 24;
 constexpr int kConsumerRegisters =
-    kBlocksPerSm == 2 ? (kConsumers == 1 ? 232 : 112) : (kConsumers == 2 ? 240 : kConsumers == 3 ? 160 : 120);
+    kBlocksPerSm == 2 ? (kConsumers == 1 ? 232 : 104) : (kConsumers == 2 ? 240 : kConsumers == 3 ? 160 : 112);
 
 #if BF16
 typedef __nv_bfloat16 Element;
@@ -59,6 +67,8 @@ struct SharedPlan {
     KeyTile v[kStages];
     Barriers<1> q_barriers;
     Barriers<kStages> k_barriers, v_barriers;
+    ws::Mbarrier done; // when all consumers are through with the tiles
+    int again;         // whether one of them found that its references must follow
 };
 static_assert(sizeof(QueryTile) % 1024 == 0 && sizeof(KeyTile) % 1024 == 0, "tiles keep the swizzle's alignment");
 static_assert(sizeof(SharedPlan) <= (kBlockM + 2 * kStages * kBlockN) * kHeadDim * 2 + 256, "as in the contract");
@@ -81,10 +91,6 @@ struct Tile {
     int first_query;
     int n_key_tiles;
 };
-
-__device__ __forceinline__ int tile_in_round(int round) {
-    return round * gridDim.x + blockIdx.x;
-}
 
 __device__ __forceinline__ Tile decode_tile(int index, int n_heads, int s) {
     int per_head = (s + kBlockM - 1) / kBlockM;
@@ -130,21 +136,26 @@ __device__ __forceinline__ void load_keys(KeyTile *ring, Barriers<kStages> &barr
     at.advance();
 }
 
-// Loads in the order of use: the keys' last tile first, K one tile ahead of V.
-__device__ __forceinline__ void produce(SharedPlan &shared, int n_tiles, int n_heads, int s, const ws::TensorMap &q_map,
-                                        const ws::TensorMap &k_map, const ws::TensorMap &v_map) {
+// Where the producer is in the rings.
+struct Producer {
     RingPosition k_at, v_at;
     unsigned q_parity = 0;
-    for (int round = 0; tile_in_round(round) < n_tiles; round++) {
-        Tile tile = decode_tile(tile_in_round(round), n_heads, s);
-        load(shared.q, q_map, shared.q_barriers.full, shared.q_barriers.empty, q_parity, tile.first_query, tile.head);
-        q_parity ^= 1;
+};
+
+// Loads in the order of use: the keys' last tile first, K one tile ahead of V.
+__device__ __forceinline__ void produce(Producer &self, SharedPlan &shared, int n_tiles, int n_heads, int s,
+                                        const ws::TensorMap &q_map, const ws::TensorMap &k_map,
+                                        const ws::TensorMap &v_map) {
+    for (int index = blockIdx.x; index < n_tiles; index += gridDim.x) {
+        Tile tile = decode_tile(index, n_heads, s);
+        load(shared.q, q_map, shared.q_barriers.full, shared.q_barriers.empty, self.q_parity, tile.first_query, tile.head);
+        self.q_parity ^= 1;
         for (int i = tile.n_key_tiles - 1; i >= -1; i--) {
             if (i >= 0) {
-                load_keys(shared.k, shared.k_barriers, k_at, k_map, i * kBlockN, tile.head);
+                load_keys(shared.k, shared.k_barriers, self.k_at, k_map, i * kBlockN, tile.head);
             }
             if (i + 1 < tile.n_key_tiles) {
-                load_keys(shared.v, shared.v_barriers, v_at, v_map, (i + 1) * kBlockN, tile.head);
+                load_keys(shared.v, shared.v_barriers, self.v_at, v_map, (i + 1) * kBlockN, tile.head);
             }
         }
     }
@@ -155,14 +166,6 @@ __device__ __forceinline__ void produce(SharedPlan &shared, int n_tiles, int n_h
 typedef float Scores[kBlockN / 2];         // of one thread: 2 rows (queries g and g + 8), keys 8 j + 2 t + {0, 1}
 typedef float Output[kHeadDim / 2];        // likewise, along the head
 typedef unsigned Weights[kBlockN / 16][4]; // the scores' exponentials as 16-bit pairs, for the second product
-
-// After each product: goes on when at most kFlow - 1 are unfinished.
-__device__ __forceinline__ void limit_products() {
-    if constexpr (kFlow > 0) {
-        ws::wgmma_commit();
-        ws::wgmma_wait<kFlow - 1>();
-    }
-}
 
 // scores = Q Kᵀ, both K-major; not waited for.
 __device__ __forceinline__ void multiply_qk(Scores &scores, ws::Descriptor q, ws::Descriptor k) {
@@ -175,11 +178,8 @@ __device__ __forceinline__ void multiply_qk(Scores &scores, ws::Descriptor q, ws
         ws::Descriptor q_step = ws::descriptor_advance(q, slab * kBlockM * kSlab * 2 + within);
         ws::Descriptor k_step = ws::descriptor_advance(k, slab * kBlockN * kSlab * 2 + within);
         ws::wgmma_ss<kBf16, false>(scores, q_step, k_step, step > 0);
-        limit_products();
     }
-    if constexpr (kFlow == 0) {
-        ws::wgmma_commit();
-    }
+    ws::wgmma_commit();
 }
 
 // output += weights V, V N-major; not waited for.
@@ -190,11 +190,8 @@ __device__ __forceinline__ void multiply_pv(Output &output, Weights &weights, ws
 #pragma unroll
     for (int step = 0; step < kBlockN / 16; step++) {
         ws::wgmma_rs<kBf16, true>(output, weights[step], ws::descriptor_advance(v, step * 2048), 1);
-        limit_products();
     }
-    if constexpr (kFlow == 0) {
-        ws::wgmma_commit();
-    }
+    ws::wgmma_commit();
 }
 
 // --- Consumer: softmax -------------------------------------------------------------------------------------------
@@ -203,12 +200,13 @@ struct Softmax {
     float scale;         // of a score, times log2 e: from here on powers of two
     float reference[2];  // scaled score of each row that its exponentials are relative to
     float sum[2];        // of this thread's exponentials
+    float largest;       // of its sums over a tile
     float correction[2]; // what the last update multiplies earlier results by
 };
 
-// Any reference gives the same quotient, so it follows the largest score only when that is more than kSlack ahead: then
-// most updates need no correction.
-__device__ __forceinline__ void update_reference(Softmax &softmax, const Scores &scores) {
+// The reference follows the largest score, but only when that is more than kSlack ahead: then most updates need no
+// correction.
+__device__ __forceinline__ void follow_scores(Softmax &softmax, const Scores &scores) {
 #pragma unroll
     for (int row = 0; row < 2; row++) {
         float found = ws::largest_of_row(scores, row) * softmax.scale;
@@ -220,28 +218,52 @@ __device__ __forceinline__ void update_reference(Softmax &softmax, const Scores 
     }
 }
 
-// The scores' exponentials relative to the reference, their sums, and packed as weights: in one piece, because the
-// exponentials alone leave three of four issue slots empty.
-template <bool kMasked>
-__device__ __forceinline__ void weigh(Softmax &softmax, Weights &weights, const Scores &scores) {
-    float sum[2][2] = {{0.0f, 0.0f}, {0.0f, 0.0f}}; // two chains a row
-    float base[2];
+// The reference of a row is the largest score of its first tile; any number if it sees none there.
+__device__ __forceinline__ void fix_reference(Softmax &softmax, const Scores &scores) {
 #pragma unroll
     for (int row = 0; row < 2; row++) {
-        base[row] = kMasked && softmax.reference[row] == -ws::infinity() ? 0.0f : softmax.reference[row];
+        float found = ws::largest_of_row(scores, row) * softmax.scale;
+        softmax.reference[row] = found == -ws::infinity() ? 0.0f : found + kMargin;
     }
+}
+
+// Pairs kFrom to kTo of the scores become exponentials relative to the reference, and join the sums.
+template <bool kMasked, int kFrom, int kTo>
+__device__ __forceinline__ void raise(const Softmax &softmax, Scores &scores, float (&sum)[2][2]) {
+    constexpr bool kMayBeUnset = kMasked; // a reference that follows is -inf before the first visible key
 #pragma unroll
-    for (int i = 0; i < kBlockN / 4; i++) {
+    for (int i = kFrom; i < kTo; i++) {
         int row = i % 2;
-        float first = ws::exp2_approx(scores[2 * i] * softmax.scale - base[row]);
-        float second = ws::exp2_approx(scores[2 * i + 1] * softmax.scale - base[row]);
-        sum[row][0] += first;
-        sum[row][1] += second;
-        weights[i / 4][i % 4] = ws::pack<kBf16>(first, second);
+        float base = softmax.reference[row];
+        base = kMayBeUnset && base == -ws::infinity() ? 0.0f : base;
+        bool by_polynomial = !kMasked && i / 2 % 8 < kPoly;
+        scores[2 * i] = ws::exp2_approx(scores[2 * i] * softmax.scale - base);
+        scores[2 * i + 1] = by_polynomial ? ws::exp2_polynomial_of(scores[2 * i + 1], softmax.scale, base)
+                                          : ws::exp2_approx(scores[2 * i + 1] * softmax.scale - base);
+        sum[row][0] += scores[2 * i];
+        sum[row][1] += scores[2 * i + 1];
     }
+}
+
+template <int kFrom, int kTo>
+__device__ __forceinline__ void pack_weights(Weights &weights, const Scores &scores) {
+#pragma unroll
+    for (int i = kFrom; i < kTo; i++) {
+        weights[i / 4][i % 4] = ws::pack<kBf16>(scores[2 * i], scores[2 * i + 1]);
+    }
+}
+
+template <bool kFollow>
+__device__ __forceinline__ void add_sums(Softmax &softmax, const float (&sum)[2][2]) {
 #pragma unroll
     for (int row = 0; row < 2; row++) {
-        softmax.sum[row] = softmax.sum[row] * softmax.correction[row] + (sum[row][0] + sum[row][1]);
+        float of_tile = sum[row][0] + sum[row][1];
+        if constexpr (kFollow) {
+            softmax.sum[row] = softmax.sum[row] * softmax.correction[row] + of_tile;
+        } else {
+            softmax.sum[row] += of_tile;
+            softmax.largest = fmaxf(softmax.largest, of_tile);
+        }
     }
 }
 
@@ -257,15 +279,18 @@ __device__ __forceinline__ void correct_output(Output &output, const Softmax &so
 
 // --- Consumer: output --------------------------------------------------------------------------------------------
 
-// Divides by the sums and stores 16 bytes a lane, 64 a row. `o` is the warpgroup's first row.
-__device__ __forceinline__ void store_output(const Output &output, const Softmax &softmax, Element *o, int n_queries,
+// Divides by the sums and stores 16 bytes a lane, 64 a row. `o` is the warpgroup's first row. Returns whether a sum was
+// outside of the limits.
+__device__ __forceinline__ bool store_output(const Output &output, const Softmax &softmax, Element *o, int n_queries,
                                              int thread) {
     int lane = thread % 32;
+    bool outside = !(softmax.largest <= kLargestSum);
 #pragma unroll
     for (int row = 0; row < 2; row++) {
         float sum = softmax.sum[row];
         sum += __shfl_xor_sync(0xFFFFFFFFu, sum, 1);
         sum += __shfl_xor_sync(0xFFFFFFFFu, sum, 2);
+        outside |= !(sum >= kSmallestSum);
         float inverse = ws::rcp_approx(sum);
         int query = thread / 32 * 16 + lane / 4 + 8 * row;
 #pragma unroll
@@ -283,6 +308,7 @@ __device__ __forceinline__ void store_output(const Output &output, const Softmax
             }
         }
     }
+    return outside;
 }
 
 // --- Consumer ----------------------------------------------------------------------------------------------------
@@ -295,6 +321,7 @@ struct Consumer {
     int first_query;
     int key_tile;             // the one that `weights` belongs to; they run downwards
     RingPosition k_at, v_at;
+    unsigned q_parity;
     Softmax softmax;
     Scores scores;
     Weights weights;
@@ -360,23 +387,44 @@ __device__ __forceinline__ void pass_turn(int consumer) {
     }
 }
 
+// What follows the scores of a tile, for its weights. kBefore: whether the output of the tile before is under way.
+template <bool kFollow, bool kMasked, bool kBefore>
+__device__ __forceinline__ void weigh(Consumer &self, SharedPlan &shared, int s) {
+    constexpr int kPairs = kBlockN / 4;
+    constexpr int kFirst = kBefore && !kFollow ? kEarly : 0;
+    float sum[2][2] = {{0.0f, 0.0f}, {0.0f, 0.0f}}; // two chains a row
+    if (kMasked) {
+        mask_tile(self, s);
+    }
+    if (kFollow) {
+        follow_scores(self.softmax, self.scores);
+    } else if (!kBefore) {
+        fix_reference(self.softmax, self.scores);
+    }
+    raise<kMasked, 0, kFirst>(self.softmax, self.scores, sum);
+    if (kBefore) {
+        finish_output(self, shared);
+    }
+    pack_weights<0, kFirst>(self.weights, self.scores);
+    raise<kMasked, kFirst, kPairs>(self.softmax, self.scores, sum);
+    pack_weights<kFirst, kPairs>(self.weights, self.scores);
+    add_sums<kFollow>(self.softmax, sum);
+    if (kFollow && kBefore) {
+        correct_output(self.output, self.softmax);
+    }
+}
+
 // The scores and weights of tile key_tile - 1, and the output of tile key_tile.
-template <bool kMasked>
+template <bool kFollow, bool kMasked>
 __device__ __forceinline__ void step(Consumer &self, SharedPlan &shared, int s) {
     wait_for_keys(self, shared);
     wait_for_turn(self.consumer);
     start_scores(self);
     start_output(self, shared);
     pass_turn(self.consumer);
-    finish_scores<(kFlow == 0 ? 1 : kFlow - 1)>(self, shared);
+    finish_scores<1>(self, shared);
     self.key_tile--;
-    if (kMasked) {
-        mask_tile(self, s);
-    }
-    update_reference(self.softmax, self.scores);
-    finish_output(self, shared);
-    weigh<kMasked>(self.softmax, self.weights, self.scores);
-    correct_output(self.output, self.softmax);
+    weigh<kFollow, kMasked, true>(self, shared, s);
 }
 
 // Leaves a tile of keys to the other consumers. Every consumer has a turn for each tile but the first.
@@ -394,7 +442,7 @@ __device__ __forceinline__ void skip_tile(Consumer &self, SharedPlan &shared) {
     self.key_tile--;
 }
 
-__device__ __forceinline__ void consume(SharedPlan &shared, Element *o, int n_tiles, int n_heads, int s, float scale) {
+__device__ __forceinline__ Consumer make_consumer(SharedPlan &shared, float scale) {
     Consumer self;
     // From one lane, so that the compiler knows that the whole warp has the same.
     self.consumer = __shfl_sync(0xFFFFFFFFu, static_cast<int>(threadIdx.x) / kWarpgroup - 1, 0);
@@ -402,15 +450,27 @@ __device__ __forceinline__ void consume(SharedPlan &shared, Element *o, int n_ti
     self.k0 = ws::descriptor_k_major(shared.k[0]);
     self.v0 = ws::descriptor_n_major(shared.v[0], kBlockN * kSlab * 2);
     self.thread = threadIdx.x % kWarpgroup;
-    unsigned q_parity = 0;
+    self.q_parity = 0;
+    self.softmax.scale = scale * ws::kLog2E;
+    return self;
+}
+
+// The block's tiles of queries. kFollow: with references that follow the largest score.
+template <bool kFollow>
+__device__ __forceinline__ void consume(Consumer &self, SharedPlan &shared, Element *o, int n_tiles, int n_heads, int s) {
     if (self.consumer == kConsumers - 1) {
         pass_turn(self.consumer); // the first one's first turn
     }
-
-    for (int round = 0; tile_in_round(round) < n_tiles; round++) {
-        Tile tile = decode_tile(tile_in_round(round), n_heads, s);
+    bool outside = false;
+    for (int index = blockIdx.x; index < n_tiles; index += gridDim.x) {
+        Tile tile = decode_tile(index, n_heads, s);
         self.first_query = tile.first_query + self.consumer * 64;
-        self.softmax = {scale * ws::kLog2E, {-ws::infinity(), -ws::infinity()}, {0.0f, 0.0f}, {0.0f, 0.0f}};
+        self.softmax.largest = 0.0f;
+#pragma unroll
+        for (int row = 0; row < 2; row++) {
+            self.softmax.reference[row] = -ws::infinity();
+            self.softmax.sum[row] = 0.0f;
+        }
 #pragma unroll
         for (int i = 0; i < kHeadDim / 2; i++) {
             self.output[i] = 0.0f;
@@ -418,8 +478,8 @@ __device__ __forceinline__ void consume(SharedPlan &shared, Element *o, int n_ti
 
         // The last keys that it sees, the only ones that may lie beyond S.
         self.key_tile = tile.n_key_tiles - 1;
-        ws::mbarrier_wait(shared.q_barriers.full, q_parity);
-        q_parity ^= 1;
+        ws::mbarrier_wait(shared.q_barriers.full, self.q_parity);
+        self.q_parity ^= 1;
         int last_seen = self.first_query >= s ? -1 : kCausal ? (self.first_query + 63) / kBlockN : self.key_tile;
         while (self.key_tile > last_seen) {
             skip_tile(self, shared);
@@ -431,28 +491,41 @@ __device__ __forceinline__ void consume(SharedPlan &shared, Element *o, int n_ti
         wait_for_keys(self, shared);
         start_scores(self);
         finish_scores<0>(self, shared);
-        mask_tile(self, s);
-        update_reference(self.softmax, self.scores);
-        weigh<true>(self.softmax, self.weights, self.scores);
+        weigh<kFollow, true, false>(self, shared, s);
 
         // Then those that reach beyond the first query, then the rest.
         if (kCausal) {
             while (self.key_tile > 0 && self.key_tile * kBlockN - 1 > self.first_query) {
-                step<true>(self, shared, s);
+                step<kFollow, true>(self, shared, s);
             }
         }
         while (self.key_tile > 0) {
-            step<false>(self, shared, s);
+            step<kFollow, false>(self, shared, s);
         }
         release(shared.q_barriers.empty, self.thread); // before the last output
         start_output(self, shared);
         finish_output(self, shared);
         long long offset = (static_cast<long long>(tile.head) * s + self.first_query) * kHeadDim;
-        store_output(self.output, self.softmax, o + offset, s - self.first_query, self.thread);
+        outside |= store_output(self.output, self.softmax, o + offset, s - self.first_query, self.thread);
     }
     if (self.consumer == 0) {
         wait_for_turn(self.consumer); // the one that the last consumer passed on at its end
     }
+    if constexpr (!kFollow) {
+        outside = __any_sync(0xFFFFFFFFu, outside);
+        if (self.thread % 32 == 0) {
+            if (outside) {
+                atomicOr(&shared.again, 1);
+            }
+            ws::mbarrier_arrive(&shared.done);
+        }
+    }
+}
+
+// Whether the block must go through its tiles again.
+__device__ __forceinline__ bool must_repeat(SharedPlan &shared) {
+    ws::mbarrier_wait(&shared.done, 0);
+    return shared.again != 0;
 }
 
 // --- Kernel ------------------------------------------------------------------------------------------------------
@@ -481,6 +554,8 @@ extern "C" __global__ void __launch_bounds__(kThreads, kBlocksPerSm)
         init(shared.q_barriers);
         init(shared.k_barriers);
         init(shared.v_barriers);
+        ws::mbarrier_init(&shared.done, 4 * kConsumers);
+        shared.again = 0;
         ws::fence_mbarrier_init();
         ws::fence_proxy_async();
     }
@@ -489,10 +564,18 @@ extern "C" __global__ void __launch_bounds__(kThreads, kBlocksPerSm)
     if (threadIdx.x < kWarpgroup) {
         ws::setmaxnreg_dec<kProducerRegisters>();
         if (threadIdx.x == 0) {
-            produce(shared, n_tiles, n_heads, s, q_map, k_map, v_map);
+            Producer self;
+            produce(self, shared, n_tiles, n_heads, s, q_map, k_map, v_map);
+            if (must_repeat(shared)) {
+                produce(self, shared, n_tiles, n_heads, s, q_map, k_map, v_map);
+            }
         }
     } else {
         ws::setmaxnreg_inc<kConsumerRegisters>();
-        consume(shared, o, n_tiles, n_heads, s, scale);
+        Consumer self = make_consumer(shared, scale);
+        consume<false>(self, shared, o, n_tiles, n_heads, s);
+        if (must_repeat(shared)) {
+            consume<true>(self, shared, o, n_tiles, n_heads, s);
+        }
     }
 }
