@@ -38,18 +38,6 @@ __device__ __forceinline__ float exp2_polynomial(float x) {
     return __int_as_float(__float_as_int(power) + (__float_as_int(shifted) << 23));
 }
 
-// 2 to the power score * scale - base, for powers up to 32, without the special function unit and within a relative error
-// of 9e-5: above 32 it stays there, below -96 likewise, by the saturation of one instruction. Like exp2_polynomial.
-__device__ __forceinline__ float exp2_polynomial_of(float score, float scale, float base) {
-    constexpr float kRound = 12582912.0f;
-    float place = __saturatef(score * (scale * 0.0078125f) + (0.75f - base * 0.0078125f)); // 0: -96, 1: 32
-    float shifted = place * 128.0f + kRound;
-    float f = place * 128.0f - (shifted - kRound);
-    constexpr float kLeast = 0x1p-96f;
-    float power = ((0.0551716691f * kLeast * f + 0.242611122f * kLeast) * f + 0.693260985f * kLeast) * f + 0.999928074f * kLeast;
-    return __int_as_float(__float_as_int(power) + (__float_as_int(shifted) << 23));
-}
-
 // 1 / x, within 1 unit in the last place.
 __device__ __forceinline__ float rcp_approx(float x) {
     float result;

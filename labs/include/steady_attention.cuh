@@ -1,165 +1,12 @@
-// O = softmax(scale Q Kᵀ) V on Hopper for long sequences: enough warpgroups that some compute weights while one multiplies.
-// Layout: q, k, v, o are (B, H, S, D) row-major, f16 or bf16. With a causal mask query i sees the keys 0..i.
-// Serves every S and D = 64, for scale > 0.
+// The computation of 80_steady and 85_steady_wide: products, weights, turns, output, and the kernel. sm_90a.
 //
-// Changed since 70_pingpong: the special function unit and the warps' issue slots are what limits, so a tile of keys takes
-// as few other instructions as possible. A row's reference is the largest score of its first tile and stays: any
-// reference gives the same quotient, as long as no weight overflows. Each thread watches its sums, and a block that saw one
-// grow too large, or vanish, computes its tiles again with references that follow the largest score. Exponentials, sums
-// and packing are one piece of straight code. A warpgroup skips the keys that none of its own queries may see.
-#include "ptx/barrier.cuh"
-#include "ptx/math.cuh"
-#include "ptx/mma.cuh"
-#include "ptx/tma.cuh"
-#include "ptx/wgmma.cuh"
-#include "score_rows.cuh"
+// A row's reference is the largest score of its first tile and stays: any reference gives the same quotient, as long as
+// no weight overflows. Each thread watches its sums, and a block that saw one grow too large, or vanish, goes through its
+// tiles again with references that follow the largest score.
+#ifndef WS_STEADY_ATTENTION_CUH
+#define WS_STEADY_ATTENTION_CUH
 
-constexpr int kHeadDim = D;
-constexpr bool kCausal = CAUSAL != 0;
-constexpr bool kBf16 = BF16 != 0;
-constexpr int kConsumers = CONSUMERS;
-constexpr int kBlockM = 64 * kConsumers; // queries
-constexpr int kBlockN = BN;              // keys
-constexpr int kStages = STAGES;
-constexpr bool kTurns = TURNS != 0 && kConsumers > 1;
-constexpr int kEarly = EARLY;  // of a thread's pairs of scores: weighed while the output before is still computed
-constexpr int kPoly = POLY;    // of 8 pairs: the second exponential by a polynomial
-constexpr float kSlack = 8.0f; // how far, in powers of two, a row's largest score may exceed a reference that follows
-// How large a thread's sum over a tile may get, and how small a row's, where the reference stays. No weight is larger than
-// the sum it is in, and 16-bit weights reach to 2^16 in half precision; there references are high by kMargin.
-constexpr float kLargestSum = kBf16 ? 0x1p30f : 0x1p15f;
-constexpr float kSmallestSum = 0x1p-30f;
-constexpr float kMargin = kBf16 ? 0.0f : 8.0f;
-constexpr int kWarpgroup = 128;
-constexpr int kThreads = kWarpgroup * (1 + kConsumers);
-constexpr int kSlab = 64; // elements in a 128-byte row, the width of the swizzle
-constexpr int kSlabs = kHeadDim / kSlab;
-
-static_assert(kHeadDim == 64 || kHeadDim == 128, "a head is one or two 128-byte slabs");
-static_assert(kConsumers >= 1 && kConsumers <= 4, "more consumers leave too few registers for each");
-static_assert(kBlockN % 16 == 0 && kBlockN >= 64 && kBlockN <= 256, "keys come in steps of one product's depth");
-static_assert(kStages >= 2, "one stage would serialise copies and products");
-static_assert(kEarly % 4 == 0 && kEarly <= kBlockN / 4, "weights are packed four words at a time");
-
-// What a thread holds in each role; together they fill the register file.
-constexpr int kBlocksPerSm = BLOCKS;
-constexpr int kProducerRegisters = kConsumers == 3 && kBlocksPerSm == 1 ? 32 : 24;
-constexpr int kConsumerRegisters =
-    kBlocksPerSm == 2 ? (kConsumers == 1 ? 232 : 104) : (kConsumers == 2 ? 240 : kConsumers == 3 ? 160 : 112);
-
-#if BF16
-typedef __nv_bfloat16 Element;
-#else
-typedef __half Element;
-#endif
-
-typedef Element QueryTile[kSlabs][kBlockM][kSlab]; // (slab, query, dim % 64), swizzled
-typedef Element KeyTile[kSlabs][kBlockN][kSlab];   // (slab, key, dim % 64), swizzled
-
-template <int kCount>
-struct Barriers {
-    ws::Mbarrier full[kCount], empty[kCount];
-};
-
-struct SharedPlan {
-    QueryTile q;
-    KeyTile k[kStages];
-    KeyTile v[kStages];
-    Barriers<1> q_barriers;
-    Barriers<kStages> k_barriers, v_barriers;
-    ws::Mbarrier done; // when all consumers are through with the tiles
-    int again;         // whether one of them found that its references must follow
-};
-static_assert(sizeof(QueryTile) % 1024 == 0 && sizeof(KeyTile) % 1024 == 0, "tiles keep the swizzle's alignment");
-static_assert(sizeof(SharedPlan) <= (kBlockM + 2 * kStages * kBlockN) * kHeadDim * 2 + 256, "as in the contract");
-
-// A place in a ring of stages, and the parity of the pass.
-struct RingPosition {
-    int stage = 0;
-    unsigned parity = 0;
-
-    __device__ __forceinline__ void advance() {
-        stage = stage + 1 == kStages ? 0 : stage + 1;
-        parity ^= stage == 0;
-    }
-};
-
-// --- Which tile of queries ---------------------------------------------------------------------------------------
-
-struct Tile {
-    int head;        // of B * H
-    int first_query;
-    int n_key_tiles;
-};
-
-__device__ __forceinline__ Tile decode_tile(int index, int n_heads, int s) {
-    int per_head = (s + kBlockM - 1) / kBlockM;
-    Tile tile;
-    int query_tile;
-    if (kCausal) {
-        // Longest first, so that the short ones fill the end; a few heads at a time, so that their K and V stay in L2.
-        constexpr int kL2Bytes = 32 << 20;
-        int group = kL2Bytes / (s * kHeadDim * 4);
-        group = group < 1 ? 1 : group > n_heads ? n_heads : group;
-        int group_first = index / (group * per_head) * group;
-        int rest = index % (group * per_head);
-        group = group < n_heads - group_first ? group : n_heads - group_first;
-        tile.head = group_first + rest % group;
-        query_tile = per_head - 1 - rest / group;
-    } else {
-        tile.head = index / per_head;
-        query_tile = index % per_head;
-    }
-    tile.first_query = query_tile * kBlockM;
-    int n_keys = kCausal && tile.first_query + kBlockM < s ? tile.first_query + kBlockM : s;
-    tile.n_key_tiles = (n_keys + kBlockN - 1) / kBlockN;
-    return tile;
-}
-
-// --- Producer ----------------------------------------------------------------------------------------------------
-
-// Loads rows from row0 on of a head into a tile, when its last users have left it.
-template <typename SomeTile>
-__device__ __forceinline__ void load(SomeTile &tile, const ws::TensorMap &map, ws::Mbarrier *full, ws::Mbarrier *empty,
-                                     unsigned parity, int row0, int head) {
-    ws::mbarrier_wait(empty, parity ^ 1);
-    ws::mbarrier_arrive_expect_tx(full, sizeof(SomeTile));
-#pragma unroll
-    for (int slab = 0; slab < kSlabs; slab++) {
-        ws::tma_load_3d(tile[slab], map, full, slab * kSlab, row0, head);
-    }
-}
-
-__device__ __forceinline__ void load_keys(KeyTile *ring, Barriers<kStages> &barriers, RingPosition &at,
-                                          const ws::TensorMap &map, int key, int head) {
-    load(ring[at.stage], map, &barriers.full[at.stage], &barriers.empty[at.stage], at.parity, key, head);
-    at.advance();
-}
-
-// Where the producer is in the rings.
-struct Producer {
-    RingPosition k_at, v_at;
-    unsigned q_parity = 0;
-};
-
-// Loads in the order of use: the keys' last tile first, K one tile ahead of V.
-__device__ __forceinline__ void produce(Producer &self, SharedPlan &shared, int n_tiles, int n_heads, int s,
-                                        const ws::TensorMap &q_map, const ws::TensorMap &k_map,
-                                        const ws::TensorMap &v_map) {
-    for (int index = blockIdx.x; index < n_tiles; index += gridDim.x) {
-        Tile tile = decode_tile(index, n_heads, s);
-        load(shared.q, q_map, shared.q_barriers.full, shared.q_barriers.empty, self.q_parity, tile.first_query, tile.head);
-        self.q_parity ^= 1;
-        for (int i = tile.n_key_tiles - 1; i >= -1; i--) {
-            if (i >= 0) {
-                load_keys(shared.k, shared.k_barriers, self.k_at, k_map, i * kBlockN, tile.head);
-            }
-            if (i + 1 < tile.n_key_tiles) {
-                load_keys(shared.v, shared.v_barriers, self.v_at, v_map, (i + 1) * kBlockN, tile.head);
-            }
-        }
-    }
-}
+#include "steady_load.cuh"
 
 // --- Consumer: products ------------------------------------------------------------------------------------------
 
@@ -236,10 +83,8 @@ __device__ __forceinline__ void raise(const Softmax &softmax, Scores &scores, fl
         int row = i % 2;
         float base = softmax.reference[row];
         base = kMayBeUnset && base == -ws::infinity() ? 0.0f : base;
-        bool by_polynomial = !kMasked && i / 2 % 8 < kPoly;
         scores[2 * i] = ws::exp2_approx(scores[2 * i] * softmax.scale - base);
-        scores[2 * i + 1] = by_polynomial ? ws::exp2_polynomial_of(scores[2 * i + 1], softmax.scale, base)
-                                          : ws::exp2_approx(scores[2 * i + 1] * softmax.scale - base);
+        scores[2 * i + 1] = ws::exp2_approx(scores[2 * i + 1] * softmax.scale - base);
         sum[row][0] += scores[2 * i];
         sum[row][1] += scores[2 * i + 1];
     }
@@ -315,13 +160,13 @@ __device__ __forceinline__ bool store_output(const Output &output, const Softmax
 
 // One warpgroup's part of a tile.
 struct Consumer {
-    ws::Descriptor q, k0, v0; // k0 and v0 are of stage 0
+    ws::Descriptor q0, k0, v0; // of stage 0
     int consumer;             // which of the warpgroups
     int thread;               // in the warpgroup
     int first_query;
     int key_tile;             // the one that `weights` belongs to; they run downwards
-    RingPosition k_at, v_at;
-    unsigned q_parity;
+    RingPosition<kQueryStages> q_at;
+    RingPosition<kStages> k_at, v_at;
     Softmax softmax;
     Scores scores;
     Weights weights;
@@ -335,12 +180,18 @@ __device__ __forceinline__ void release(ws::Mbarrier *empty, int thread) {
     }
 }
 
+__device__ __forceinline__ void release_queries(Consumer &self, SharedPlan &shared) {
+    release(&shared.q_barriers.empty[self.q_at.stage], self.thread);
+    self.q_at.advance();
+}
+
 __device__ __forceinline__ void wait_for_keys(Consumer &self, SharedPlan &shared) {
     ws::mbarrier_wait(&shared.k_barriers.full[self.k_at.stage], self.k_at.parity);
 }
 
 __device__ __forceinline__ void start_scores(Consumer &self) {
-    multiply_qk(self.scores, self.q, ws::descriptor_advance(self.k0, self.k_at.stage * sizeof(KeyTile)));
+    multiply_qk(self.scores, ws::descriptor_advance(self.q0, self.q_at.stage * sizeof(QueryTile)),
+                ws::descriptor_advance(self.k0, self.k_at.stage * sizeof(KeyTile)));
 }
 
 __device__ __forceinline__ void start_output(Consumer &self, SharedPlan &shared) {
@@ -420,8 +271,13 @@ __device__ __forceinline__ void step(Consumer &self, SharedPlan &shared, int s) 
     wait_for_keys(self, shared);
     wait_for_turn(self.consumer);
     start_scores(self);
+    if (kShortTurns) {
+        pass_turn(self.consumer);
+    }
     start_output(self, shared);
-    pass_turn(self.consumer);
+    if (!kShortTurns) {
+        pass_turn(self.consumer);
+    }
     finish_scores<1>(self, shared);
     self.key_tile--;
     weigh<kFollow, kMasked, true>(self, shared, s);
@@ -445,25 +301,30 @@ __device__ __forceinline__ void skip_tile(Consumer &self, SharedPlan &shared) {
 __device__ __forceinline__ Consumer make_consumer(SharedPlan &shared, float scale) {
     Consumer self;
     // From one lane, so that the compiler knows that the whole warp has the same.
-    self.consumer = __shfl_sync(0xFFFFFFFFu, static_cast<int>(threadIdx.x) / kWarpgroup - 1, 0);
-    self.q = ws::descriptor_k_major(shared.q[0][self.consumer * 64]);
+    self.consumer = __shfl_sync(0xFFFFFFFFu, static_cast<int>(threadIdx.x) / kWarpgroup, 0);
+    self.q0 = ws::descriptor_k_major(shared.q[0][0][self.consumer * 64]);
     self.k0 = ws::descriptor_k_major(shared.k[0]);
     self.v0 = ws::descriptor_n_major(shared.v[0], kBlockN * kSlab * 2);
     self.thread = threadIdx.x % kWarpgroup;
-    self.q_parity = 0;
     self.softmax.scale = scale * ws::kLog2E;
     return self;
 }
 
 // The block's tiles of queries. kFollow: with references that follow the largest score.
 template <bool kFollow>
-__device__ __forceinline__ void consume(Consumer &self, SharedPlan &shared, Element *o, int n_tiles, int n_heads, int s) {
+__device__ __forceinline__ void consume(Consumer &self, SharedPlan &shared, Element *o, int n_heads, int s) {
     if (self.consumer == kConsumers - 1) {
         pass_turn(self.consumer); // the first one's first turn
     }
     bool outside = false;
-    for (int index = blockIdx.x; index < n_tiles; index += gridDim.x) {
-        Tile tile = decode_tile(index, n_heads, s);
+    for (int round = 0;; round++) {
+        Tile tile = tile_in_round(round, n_heads, s);
+        if (tile.head >= n_heads) {
+            break;
+        }
+        if (tile.n_key_tiles == 0) {
+            continue;
+        }
         self.first_query = tile.first_query + self.consumer * 64;
         self.softmax.largest = 0.0f;
 #pragma unroll
@@ -478,14 +339,13 @@ __device__ __forceinline__ void consume(Consumer &self, SharedPlan &shared, Elem
 
         // The last keys that it sees, the only ones that may lie beyond S.
         self.key_tile = tile.n_key_tiles - 1;
-        ws::mbarrier_wait(shared.q_barriers.full, self.q_parity);
-        self.q_parity ^= 1;
+        ws::mbarrier_wait(&shared.q_barriers.full[self.q_at.stage], self.q_at.parity);
         int last_seen = self.first_query >= s ? -1 : kCausal ? (self.first_query + 63) / kBlockN : self.key_tile;
         while (self.key_tile > last_seen) {
             skip_tile(self, shared);
         }
         if (self.key_tile < 0) { // none of its queries exist
-            release(shared.q_barriers.empty, self.thread);
+            release_queries(self, shared);
             continue;
         }
         wait_for_keys(self, shared);
@@ -502,7 +362,7 @@ __device__ __forceinline__ void consume(Consumer &self, SharedPlan &shared, Elem
         while (self.key_tile > 0) {
             step<kFollow, false>(self, shared, s);
         }
-        release(shared.q_barriers.empty, self.thread); // before the last output
+        release_queries(self, shared); // before the last output
         start_output(self, shared);
         finish_output(self, shared);
         long long offset = (static_cast<long long>(tile.head) * s + self.first_query) * kHeadDim;
@@ -546,7 +406,6 @@ extern "C" __global__ void __launch_bounds__(kThreads, kBlocksPerSm)
     extern __shared__ __align__(1024) unsigned char shared_bytes[];
     SharedPlan &shared = *reinterpret_cast<SharedPlan *>(shared_bytes);
     int n_heads = b * h;
-    int n_tiles = n_heads * ((s + kBlockM - 1) / kBlockM);
     if (threadIdx.x == 0) {
         ws::tma_prefetch_map(q_map);
         ws::tma_prefetch_map(k_map);
@@ -561,21 +420,23 @@ extern "C" __global__ void __launch_bounds__(kThreads, kBlocksPerSm)
     }
     __syncthreads();
 
-    if (threadIdx.x < kWarpgroup) {
+    if (threadIdx.x >= kWarpgroup * kConsumers) {
         ws::setmaxnreg_dec<kProducerRegisters>();
-        if (threadIdx.x == 0) {
+        if (threadIdx.x == kWarpgroup * kConsumers) {
             Producer self;
-            produce(self, shared, n_tiles, n_heads, s, q_map, k_map, v_map);
+            produce(self, shared, n_heads, s, q_map, k_map, v_map);
             if (must_repeat(shared)) {
-                produce(self, shared, n_tiles, n_heads, s, q_map, k_map, v_map);
+                produce(self, shared, n_heads, s, q_map, k_map, v_map);
             }
         }
     } else {
         ws::setmaxnreg_inc<kConsumerRegisters>();
         Consumer self = make_consumer(shared, scale);
-        consume<false>(self, shared, o, n_tiles, n_heads, s);
+        consume<false>(self, shared, o, n_heads, s);
         if (must_repeat(shared)) {
-            consume<true>(self, shared, o, n_tiles, n_heads, s);
+            consume<true>(self, shared, o, n_heads, s);
         }
     }
 }
+
+#endif
