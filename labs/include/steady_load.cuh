@@ -21,7 +21,10 @@ constexpr int kStages = STAGES;
 constexpr int kQueryStages = 2; // the next queries are there when a tile ends
 constexpr bool kTurns = TURNS != 0 && kConsumers > 1;
 constexpr bool kShortTurns = TURNS == 2; // for the scores alone
-constexpr bool kPairs = PAIRS != 0 && kCausal; // blocks stay under a causal mask, for a long tile and a short one at a time
+// Under a causal mask a long tile and a short one belong together: in one block that stays (1), or in two that share a
+// multiprocessor where all fit at once (2). Else there is a block for each tile, longest first.
+constexpr bool kPairs = PAIRS == 1 && kCausal;
+constexpr bool kFold = PAIRS == 2;
 constexpr int kEarly = EARLY;  // of a thread's pairs of scores: weighed while the output before is still computed
 constexpr float kSlack = 8.0f; // how far, in powers of two, a row's largest score may exceed a reference that follows
 // How large a thread's sum over a tile may get, and how small a row's, where the reference stays. No weight is larger than
@@ -115,6 +118,9 @@ __device__ __forceinline__ Tile tile_in_round(int round, int n_heads, int s) {
     if (!kCausal) {
         return make_tile(index / per_head, index % per_head, s);
     }
+    // The later half of the blocks come to multiprocessors in the same order as the first.
+    int half = (gridDim.x + 1) / 2;
+    index = kFold && index >= half && round == 0 ? gridDim.x - 1 - (index - half) : index;
     // Longest first, so that the short ones fill the end; a few heads at a time, so that their K and V stay in L2.
     constexpr int kL2Bytes = 32 << 20;
     int group = kL2Bytes / (s * kHeadDim * 4);
