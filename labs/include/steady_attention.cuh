@@ -194,8 +194,11 @@ __device__ __forceinline__ void start_scores(Consumer &self) {
                 ws::descriptor_advance(self.k0, self.k_at.stage * sizeof(KeyTile)));
 }
 
-__device__ __forceinline__ void start_output(Consumer &self, SharedPlan &shared) {
+__device__ __forceinline__ void wait_for_values(Consumer &self, SharedPlan &shared) {
     ws::mbarrier_wait(&shared.v_barriers.full[self.v_at.stage], self.v_at.parity);
+}
+
+__device__ __forceinline__ void start_output(Consumer &self) {
     multiply_pv(self.output, self.weights, ws::descriptor_advance(self.v0, self.v_at.stage * sizeof(KeyTile)));
 }
 
@@ -217,6 +220,9 @@ __device__ __forceinline__ void finish_output(Consumer &self, SharedPlan &shared
 }
 
 __device__ __forceinline__ void mask_tile(Consumer &self, int s) {
+    if (!kCausal && (self.key_tile + 1) * kBlockN <= s) {
+        return;
+    }
     int key = self.key_tile * kBlockN + self.thread % 4 * 2;
     int query = self.first_query + self.thread / 32 * 16 + self.thread % 32 / 4;
     ws::mask_scores<kCausal>(self.scores, query + 1 - key, s - key);
@@ -269,12 +275,13 @@ __device__ __forceinline__ void weigh(Consumer &self, SharedPlan &shared, int s)
 template <bool kFollow, bool kMasked>
 __device__ __forceinline__ void step(Consumer &self, SharedPlan &shared, int s) {
     wait_for_keys(self, shared);
+    wait_for_values(self, shared); // both before the turn, which should be short
     wait_for_turn(self.consumer);
     start_scores(self);
     if (kShortTurns) {
         pass_turn(self.consumer);
     }
-    start_output(self, shared);
+    start_output(self);
     if (!kShortTurns) {
         pass_turn(self.consumer);
     }
@@ -292,7 +299,7 @@ __device__ __forceinline__ void skip_tile(Consumer &self, SharedPlan &shared) {
     wait_for_keys(self, shared);
     release(&shared.k_barriers.empty[self.k_at.stage], self.thread);
     self.k_at.advance();
-    ws::mbarrier_wait(&shared.v_barriers.full[self.v_at.stage], self.v_at.parity);
+    wait_for_values(self, shared);
     release(&shared.v_barriers.empty[self.v_at.stage], self.thread);
     self.v_at.advance();
     self.key_tile--;
@@ -363,7 +370,8 @@ __device__ __forceinline__ void consume(Consumer &self, SharedPlan &shared, Elem
             step<kFollow, false>(self, shared, s);
         }
         release_queries(self, shared); // before the last output
-        start_output(self, shared);
+        wait_for_values(self, shared);
+        start_output(self);
         finish_output(self, shared);
         long long offset = (static_cast<long long>(tile.head) * s + self.first_query) * kHeadDim;
         outside |= store_output(self.output, self.softmax, o + offset, s - self.first_query, self.thread);
