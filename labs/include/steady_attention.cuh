@@ -198,7 +198,8 @@ __device__ __forceinline__ void wait_for_values(Consumer &self, SharedPlan &shar
     ws::mbarrier_wait(&shared.v_barriers.full[self.v_at.stage], self.v_at.parity);
 }
 
-__device__ __forceinline__ void start_output(Consumer &self) {
+__device__ __forceinline__ void start_output(Consumer &self, SharedPlan &shared) {
+    wait_for_values(self, shared);
     multiply_pv(self.output, self.weights, ws::descriptor_advance(self.v0, self.v_at.stage * sizeof(KeyTile)));
 }
 
@@ -275,16 +276,10 @@ __device__ __forceinline__ void weigh(Consumer &self, SharedPlan &shared, int s)
 template <bool kFollow, bool kMasked>
 __device__ __forceinline__ void step(Consumer &self, SharedPlan &shared, int s) {
     wait_for_keys(self, shared);
-    wait_for_values(self, shared); // both before the turn, which should be short
     wait_for_turn(self.consumer);
     start_scores(self);
-    if (kShortTurns) {
-        pass_turn(self.consumer);
-    }
-    start_output(self);
-    if (!kShortTurns) {
-        pass_turn(self.consumer);
-    }
+    start_output(self, shared);
+    pass_turn(self.consumer);
     finish_scores<1>(self, shared);
     self.key_tile--;
     weigh<kFollow, kMasked, true>(self, shared, s);
@@ -370,8 +365,7 @@ __device__ __forceinline__ void consume(Consumer &self, SharedPlan &shared, Elem
             step<kFollow, false>(self, shared, s);
         }
         release_queries(self, shared); // before the last output
-        wait_for_values(self, shared);
-        start_output(self);
+        start_output(self, shared);
         finish_output(self, shared);
         long long offset = (static_cast<long long>(tile.head) * s + self.first_query) * kHeadDim;
         outside |= store_output(self.output, self.softmax, o + offset, s - self.first_query, self.thread);

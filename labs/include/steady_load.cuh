@@ -20,7 +20,6 @@ constexpr int kBlockN = BN;              // keys
 constexpr int kStages = STAGES;
 constexpr int kQueryStages = 2; // the next queries are there when a tile ends
 constexpr bool kTurns = TURNS != 0 && kConsumers > 1;
-constexpr bool kShortTurns = TURNS == 2; // for the scores alone
 // Under a causal mask a long tile and a short one belong together: in one block that stays (1), or in two that share a
 // multiprocessor where all fit at once (2). Else there is a block for each tile, longest first.
 constexpr bool kPairs = PAIRS == 1 && kCausal;
