@@ -4,13 +4,13 @@
 #
 #   tests/gpu/measure.sh WARPSMITH RESULTS [STEP...]
 #
-# Steps: saxpy, rmsnorm, gemm, attention, attention-large, campaign, repeat; all when none is named. Run it from
+# Steps: saxpy, rmsnorm, gemm, attention, attention-middle, attention-large, campaign, repeat; all when none is named. Run it from
 # the project's root.
 set -u
 warpsmith=$1
 results=$2
 shift 2
-steps=${*:-saxpy rmsnorm gemm attention attention-large campaign repeat}
+steps=${*:-saxpy rmsnorm gemm attention attention-middle attention-large campaign repeat}
 mkdir -p "$results"
 failed=""
 peers="sdpa_flash sdpa_cudnn sdpa_efficient fa3 triton_swept"
@@ -28,6 +28,17 @@ step() {
     echo "$name $(($(date +%s) - started)) s"
 }
 
+# large: sixteen thousand tokens, cut into sequences of different lengths. PyTorch's flash backend, its efficient one
+# and the swept Triton kernel are far behind on all of them.
+large() {
+    for mask in "" _causal; do
+        for shape in b32h32s512d64 b16h32s1024d64 b8h32s2048d64 b4h32s4096d64 b2h32s8192d64 b1h32s16384d64 \
+            b32h16s512d128 b16h16s1024d128 b8h16s2048d128 b4h16s4096d128 b2h16s8192d128 b1h16s16384d128; do
+            echo "--workload $shape${mask}_bf16"
+        done
+    done
+}
+
 for it in $steps; do
     case $it in
     saxpy) step saxpy-cuda compare labs/saxpy 10_vector 00_naive --time 0.5 ;;
@@ -37,16 +48,19 @@ for it in $steps; do
         ;;
     attention)
         # shellcheck disable=SC2086 # the peers are words
-        step attention-cuda compare labs/attention 60_small \
-            60_small:TILES=2,SPLIT=2,CLUSTER=1,SLOTS=2 65_mixed 50_wgmma 40_mma_pipelined 30_wmma 20_warp 10_tiled \
-            00_naive $peers --time 0.5 --workload b1h8s512d64_bf16 --workload b1h8s512d64_causal_bf16 \
+        step attention-cuda compare labs/attention front 60_small 65_mixed 50_wgmma 40_mma_pipelined 30_wmma \
+            20_warp 10_tiled 00_naive $peers --time 0.5 --workload b1h8s512d64_bf16 --workload b1h8s512d64_causal_bf16 \
             --workload b4h8s512d64_bf16 --workload b4h8s512d64_causal_bf16
+        ;;
+    attention-middle)
+        # shellcheck disable=SC2086
+        step attention-middle-cuda compare labs/attention front $peers --time 0.5 \
+            --workload b1h8s2048d64_bf16 --workload b1h8s2048d64_causal_bf16 \
+            --workload b1h16s1024d128_bf16 --workload b1h16s1024d128_causal_bf16
         ;;
     attention-large)
         # shellcheck disable=SC2086
-        step attention-large-cuda compare labs/attention 70_pingpong 50_wgmma 40_mma_pipelined $peers --time 0.5 \
-            --workload b4h32s4096d64_bf16 --workload b4h32s4096d64_causal_bf16 \
-            --workload b2h16s8192d128_bf16 --workload b2h16s8192d128_causal_bf16
+        step attention-large-cuda compare labs/attention front fa3 sdpa_cudnn --time 0.3 $(large)
         ;;
     campaign)
         step campaign tune labs/attention --kernel 50_wgmma --workload b1h8s512d64_bf16 --strategy random \

@@ -6,12 +6,13 @@
 #   tests/gpu/run.sh WARPSMITH RESULTS [STEP...]
 #
 # WARPSMITH is the program, RESULTS a folder for what it says (JSON) and its evidence. Steps: doctor, check,
-# full, cheats, compare, profile, run; all but `run` when none is named. Run it from the project's root.
+# full, cheats, compare, profile, evidence, run; all but `run` when none is named. Run it from the project's
+# root. LABS, in the environment, names the labs of `check`, `full` and `profile` where not all are wanted.
 set -u
 warpsmith=$1
 results=$2
 shift 2
-steps=${*:-doctor check full cheats compare profile}
+steps=${*:-doctor check full cheats compare profile evidence}
 mkdir -p "$results"
 failed=""
 
@@ -50,7 +51,7 @@ check() {
     demand "$name" "not every kernel was checked" "len(d['checks']) == $kernels"
 }
 
-labs="saxpy rmsnorm gemm attention"
+labs=${LABS:-saxpy rmsnorm gemm attention}
 for it in $steps; do
     case $it in
     doctor) step doctor doctor --ceilings ;;
@@ -58,8 +59,14 @@ for it in $steps; do
     full) for lab in $labs; do check "full-$lab" "$lab" --time 0.5; done ;;
     cheats) check cheats _cheats --time 0.1 --deadline 4 ;;
     compare)
+        # That every library works, and how far off it is; measure.sh has the tables of all workloads.
         for lab in gemm attention; do
-            step "compare-$lab" compare "labs/$lab" --time 1
+            case $lab in
+            gemm) workloads="--workload m1024n1024k1024 --workload m4096n4096k4096" ;;
+            attention) workloads="--workload b4h8s512d64_causal_bf16 --workload b1h16s1024d128_f16" ;;
+            esac
+            # shellcheck disable=SC2086 # the workloads are words
+            step "compare-$lab" compare "labs/$lab" --time 1 $workloads
             demand "compare-$lab" "a library is missing" "not d['missing_baselines']"
             demand "compare-$lab" "someone was not compared" \
                 "not any(on['absent'] for s in d['speedups'] for on in s['workloads'])"
@@ -72,6 +79,10 @@ for it in $steps; do
                 "all(w['counters']['from'] == 'ncu' for w in d['record']['workloads'])"
             step "profile-$lab-files" export latest --format profile --out "$results/profile-$lab"
         done
+        ;;
+    evidence)
+        step evidence-saxpy evidence labs/saxpy --time 10 --out "$results/bundle"
+        demand evidence-saxpy "the bundle is not whole" "all(k['passed'] for k in d['kernels']) and len(d['files']) > 10"
         ;;
     run) for lab in $labs; do step "run-$lab" run "labs/$lab"; done ;;
     *)

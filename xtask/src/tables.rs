@@ -182,6 +182,9 @@ pub fn stale() -> Result<Vec<String>> {
     Ok(findings)
 }
 
+/// Sizes of workloads that have tables of their own.
+const SIZES: [&str; 2] = ["middle", "large"];
+
 /// Makes a table of a stored result.
 type Renderer = fn(&Value) -> Result<String>;
 
@@ -197,14 +200,19 @@ fn rendered() -> Result<Vec<(PathBuf, String)>> {
     for lab in LABS {
         let Some(times) = stored(&root, &format!("{lab}-cuda"))? else { continue };
         text = replace(&text, &format!("results-{lab}-cuda"), &times_table(&times)?)?;
-        if let Some(large) = stored(&root, &format!("{lab}-large-cuda"))? {
-            text = replace(&text, &format!("results-{lab}-large-cuda"), &times_table(&large)?)?;
+        for size in SIZES {
+            let name = format!("{lab}-{size}-cuda");
+            if let Some(times) = stored(&root, &name)? {
+                text = replace(&text, &format!("results-{name}"), &times_table(&times)?)?;
+            }
         }
         let readme = root.join("labs").join(lab).join("cuda/README.md");
         let Ok(mut text) = fs::read_to_string(&readme) else { continue };
         text = replace(&text, "times", &times_table(&times)?)?;
-        if let Some(large) = stored(&root, &format!("{lab}-large-cuda"))? {
-            text = replace(&text, "times-large", &times_table(&large)?)?;
+        for size in SIZES {
+            if let Some(times) = stored(&root, &format!("{lab}-{size}-cuda"))? {
+                text = replace(&text, &format!("times-{size}"), &times_table(&times)?)?;
+            }
         }
         files.push((readme, text));
     }

@@ -35,6 +35,7 @@ pub fn kernel_unit(
     device: &DeviceInfo,
     deadline: Duration,
 ) -> Result<Unit, DeviceError> {
+    let (kernel, params) = chosen(kernel, params, workload)?;
     check_params(kernel, params)?;
     let mut defines: Vec<(String, String)> = params
         .0
@@ -107,6 +108,7 @@ pub fn kernel_program(
     device: &DeviceInfo,
     artifact: Artifact,
 ) -> Result<Program, DeviceError> {
+    let (kernel, params) = chosen(kernel, params, workload)?;
     let lookup = lookup_all(workload, params, device);
     let integer = |what: &str, expr: &Expr| {
         expr.eval_int(&lookup).map_err(|source| DeviceError::Expression {
@@ -401,6 +403,23 @@ pub fn describe_shape(workload: &Workload) -> String {
     let axes: Vec<String> =
         workload.axes.iter().map(|(name, value)| format!("{name}={value}")).collect();
     format!("{} ({})", workload.name, axes.join(" "))
+}
+
+/// Returns what runs on a workload: the kernel, or the one that a front chooses.
+fn chosen<'a>(
+    kernel: &'a Kernel,
+    params: &'a Params,
+    workload: &Workload,
+) -> Result<(&'a Kernel, &'a Params), DeviceError> {
+    let (kernel, params) = kernel.on(workload, params).map_err(|source| {
+        let what = format!("`requires` of a kernel of `{}`", kernel.name);
+        DeviceError::Expression { what, source }
+    })?;
+    if kernel.launches.is_empty() {
+        let reason = format!("it serves no shape like {}", describe_shape(workload));
+        return Err(DeviceError::BadContract { kernel: kernel.name.clone(), reason });
+    }
+    Ok((kernel, params))
 }
 
 fn check_params(kernel: &Kernel, params: &Params) -> Result<(), DeviceError> {

@@ -116,6 +116,9 @@ pub struct LabRecord {
     pub proofs: Vec<Workload>,
     /// The shapes that matter, in the lab's order.
     pub workloads: Vec<WorkloadRecord>,
+    /// Further ones, which are measured only where a command names them. Older evidence has none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub extra: Vec<WorkloadRecord>,
     /// The names of the workloads that the microbenchmark runs.
     pub micro_workloads: Vec<String>,
     /// The kernels, in the lab's order.
@@ -209,18 +212,17 @@ impl LabRecord {
     /// Takes from a lab what readers of the evidence need.
     pub fn of(lab: &Lab) -> Result<Self, EvalError> {
         let output = lab.tensors.iter().find(|tensor| tensor.role == Role::Output);
-        let workloads = lab
-            .workloads
-            .iter()
-            .map(|workload| {
-                Ok(WorkloadRecord {
-                    name: workload.name.clone(),
-                    axes: workload.axes.clone(),
-                    flops: eval_number(&lab.work.flops, workload)?,
-                    bytes: eval_number(&lab.work.bytes, workload)?,
-                })
+        let workload_record = |workload: &Workload| {
+            Ok(WorkloadRecord {
+                name: workload.name.clone(),
+                axes: workload.axes.clone(),
+                flops: eval_number(&lab.work.flops, workload)?,
+                bytes: eval_number(&lab.work.bytes, workload)?,
             })
-            .collect::<Result<_, EvalError>>()?;
+        };
+        let records = |workloads: &[Workload]| {
+            workloads.iter().map(workload_record).collect::<Result<Vec<_>, EvalError>>()
+        };
         let kernels = lab
             .kernels
             .iter()
@@ -276,7 +278,8 @@ impl LabRecord {
                 })
                 .collect(),
             proofs: lab.proofs.clone(),
-            workloads,
+            workloads: records(&lab.workloads)?,
+            extra: records(&lab.extra)?,
             micro_workloads: lab.micro_workloads.clone(),
             kernels,
         })
@@ -289,7 +292,7 @@ impl LabRecord {
 
     /// Returns a workload by name.
     pub fn workload(&self, name: &str) -> Option<&WorkloadRecord> {
-        self.workloads.iter().find(|workload| workload.name == name)
+        self.workloads.iter().chain(&self.extra).find(|workload| workload.name == name)
     }
 
     /// Returns a kernel by name.

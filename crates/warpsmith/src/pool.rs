@@ -313,7 +313,8 @@ fn twin_key(
     }
     for name in &trial.job.workloads {
         let workload = lab.workload(name)?;
-        let lookup = lookup_all(workload, &trial.job.candidate.params, device);
+        let (kernel, params) = kernel.on(workload, &trial.job.candidate.params).ok()?;
+        let lookup = lookup_all(workload, params, device);
         hasher.part(name.as_bytes());
         for launch in &kernel.launches {
             let blocks = launch.blocks.eval_int(&lookup).ok()?;

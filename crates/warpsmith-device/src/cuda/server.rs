@@ -43,6 +43,8 @@ const CHOOSING_ROUNDS: usize = 5;
 /// What NVIDIA recommends as workspace of cuBLAS: more on Hopper and later than before.
 const WORKSPACE_BYTES: usize = 32 << 20;
 const HOPPER_WORKSPACE_BYTES: usize = 64 << 20;
+/// Every byte of memory that a kernel is given or gives back: NaN in every element type.
+const LEFT_BEHIND: u8 = 0xff;
 
 /// Serves one worker. A binary calls this, before anything else, when its first argument is
 /// [`DEVICE_ARGUMENT`].
@@ -255,7 +257,9 @@ impl Device {
                 Reply::Done
             }
             Ask::Close { session } => {
-                self.sessions.remove(session);
+                if let Some(closed) = self.sessions.remove(session) {
+                    closed.scrub()?;
+                }
                 Reply::Done
             }
         })
@@ -328,7 +332,7 @@ impl Device {
             let buffer = Buffer::new(*bytes as usize).map_err(failure)?;
             if self.buffers == Buffers::Guarded {
                 // Contents that no kernel should rely on.
-                buffer.fill(0, buffer.bytes, &[0xff]).map_err(failure)?;
+                buffer.fill(0, buffer.bytes, &[LEFT_BEHIND]).map_err(failure)?;
             }
             scratch.push(buffer);
         }
@@ -548,6 +552,15 @@ impl Session {
             output.write(0, &canary).map_err(failure)?;
             output.fill(GUARD_BYTES, tensor.bytes, element).map_err(failure)?;
             output.write(GUARD_BYTES + tensor.bytes, &canary).map_err(failure)?;
+        }
+        Ok(())
+    }
+
+    /// Overwrites what the session computed before its memory is freed: it may be the oracle's right
+    /// answers, and whoever is given the memory next must not find them.
+    fn scrub(&self) -> Result<(), Failure> {
+        for buffer in self.scratch.iter().chain(self.outputs.iter().flatten()) {
+            buffer.fill(0, buffer.bytes, &[LEFT_BEHIND]).map_err(failure)?;
         }
         Ok(())
     }

@@ -8,6 +8,7 @@ use std::os::unix::fs::FileExt;
 use std::ptr::NonNull;
 
 use super::check;
+use crate::parallel;
 
 /// Returns the bytes of memory that programs could still get; none where the system does not say.
 pub(crate) fn available_bytes() -> Option<usize> {
@@ -28,6 +29,9 @@ pub(crate) fn page_bytes() -> usize {
 #[derive(Debug)]
 pub(crate) struct MemoryFile(File);
 
+/// What one thread writes at a time.
+const PIECE_BYTES: usize = 1 << 22;
+
 impl MemoryFile {
     /// Creates a file of this size, full of zeros; `name` is for people who look at `/proc`.
     pub(crate) fn create(name: &CStr, bytes: usize) -> io::Result<Self> {
@@ -42,7 +46,15 @@ impl MemoryFile {
 
     /// Writes bytes at an offset.
     pub(crate) fn write_at(&self, bytes: &[u8], offset: usize) -> io::Result<()> {
-        self.0.write_all_at(bytes, offset as u64)
+        // The system's own work, finding memory and copying, is what takes long.
+        let write = |(idx, piece): (usize, &[u8])| {
+            self.0.write_all_at(piece, (offset + idx * PIECE_BYTES) as u64)
+        };
+        let pieces: Vec<(usize, &[u8])> = bytes.chunks(PIECE_BYTES).enumerate().collect();
+        let written = parallel::map_pieces(&pieces, bytes.len(), |pieces| {
+            pieces.iter().copied().try_for_each(write)
+        });
+        written.into_iter().collect()
     }
 
     /// Reads bytes at an offset.

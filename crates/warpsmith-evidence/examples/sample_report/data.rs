@@ -576,6 +576,7 @@ fn lab() -> LabRecord {
         .map(|(name, values)| Workload { name: name.into(), axes: axes(values) })
         .to_vec(),
         workloads,
+        extra: Vec::new(),
         micro_workloads: vec!["b1h8s512d64".into()],
         kernels: vec![
             kernel("00_naive", "Three loops and a temporary row of scores", Vec::new()),

@@ -83,6 +83,7 @@ pub(crate) fn lab() -> LabRecord {
         inputs: vec![InputsRecord { name: "normal".to_string(), tolerance_scale: 1.0 }],
         proofs: vec![Workload { name: "tiny".to_string(), axes: vec![("N".to_string(), 3)] }],
         workloads: vec![workload("small", 100), workload("large", 1000)],
+        extra: Vec::new(),
         micro_workloads: vec!["small".to_string()],
         kernels: vec![
             KernelRecord {

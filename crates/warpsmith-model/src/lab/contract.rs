@@ -97,6 +97,7 @@ pub(super) fn check(
         compiler: file.compiler.as_deref().copied().unwrap_or_default(),
         tensor_maps,
         build: file.build.as_ref().map(|build| (&**build).into()),
+        front: None,
     })
 }
 

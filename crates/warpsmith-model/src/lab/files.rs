@@ -112,6 +112,9 @@ pub(super) struct LabFile {
     /// The shapes that matter: gated, timed, scored.
     #[serde(default)]
     pub(super) workload: Vec<WorkloadFile>,
+    /// Further shapes, which are measured only where a command names them.
+    #[serde(default)]
+    pub(super) extra: Vec<WorkloadFile>,
     /// Small shapes on which the reference checks every kernel directly.
     #[serde(default)]
     pub(super) proof: Vec<WorkloadFile>,
@@ -231,6 +234,37 @@ pub(super) struct RangeFile {
 pub(super) struct MicroFile {
     /// The names of the workloads that it runs; the first workload when absent.
     pub(super) workloads: Located<Vec<Located<String>>>,
+}
+
+/// `front.toml`: which kernel, with which parameters, serves which shape.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(title = "Warpsmith front")]
+pub(super) struct FrontFile {
+    /// The format version: 1.
+    #[expect(dead_code, reason = "the reader looks at it before it reads the rest")]
+    pub(super) format: u32,
+    /// One line for people.
+    pub(super) summary: Located<String>,
+    /// Axes in which a route and a shape should agree, before distance counts.
+    #[serde(default)]
+    pub(super) exact: Vec<Located<String>>,
+    /// The choices; a shape takes the nearest whose kernel serves it.
+    #[serde(default)]
+    pub(super) route: Vec<RouteFile>,
+}
+
+/// A choice for a shape and its surroundings.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RouteFile {
+    /// The shape: a value for every axis.
+    pub(super) near: Located<Entries<i64>>,
+    /// The kernel.
+    pub(super) kernel: Located<String>,
+    /// A value for each of its tunables.
+    #[serde(default)]
+    pub(super) params: Entries<Value>,
 }
 
 /// `kernels/NAME.toml`: launches, tunables, constraints.
@@ -431,6 +465,8 @@ pub enum SchemaKind {
     Contract,
     /// `baselines/NAME.toml`.
     Baseline,
+    /// `front.toml`.
+    Front,
 }
 
 /// Returns the JSON Schema of a kind of file, for editors.
@@ -439,6 +475,7 @@ pub fn schema(kind: SchemaKind) -> serde_json::Value {
         SchemaKind::Lab => schemars::schema_for!(LabFile),
         SchemaKind::Contract => schemars::schema_for!(ContractFile),
         SchemaKind::Baseline => schemars::schema_for!(BaselineFile),
+        SchemaKind::Front => schemars::schema_for!(FrontFile),
     }
     .into()
 }

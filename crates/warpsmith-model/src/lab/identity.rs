@@ -3,11 +3,13 @@
 use super::{Kernel, Lab, LabFiles};
 use crate::{CandidateId, Hasher, LabId, Params};
 
-/// Returns the identity of a lab's files. Prose does not count: a README whose tables are
-/// generated from the evidence must not turn that evidence into another lab's.
+/// Returns the identity of a lab's files. Prose does not count, and neither does the front: what is
+/// generated from the evidence must not turn that evidence into another lab's. (A front's own identity, as
+/// a candidate, is its text and the kernels that it names.)
 pub(super) fn lab_id(files: &LabFiles) -> LabId {
     let mut hasher = Hasher::new("lab");
-    for (path, text) in files.iter().filter(|(path, _)| !path.ends_with(".md")) {
+    let counts = |path: &str| !path.ends_with(".md") && path != "front.toml";
+    for (path, text) in files.iter().filter(|(path, _)| counts(path)) {
         hasher.part(path.as_bytes()).part(text.as_bytes());
     }
     hasher.into()

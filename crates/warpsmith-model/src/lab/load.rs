@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use super::contract::{KernelTexts, Surroundings};
 use super::document::{Document, did_you_mean};
-use super::files::{BaselineFile, ContractFile, LabFile, Located};
+use super::files::{BaselineFile, ContractFile, FrontFile, LabFile, Located};
 use super::manifest::Manifest;
 use super::shapes::Shape;
 use super::{
-    Baseline, Kernel, Lab, LabError, LabErrors, LabFiles, ReferenceProgram, baseline, contract,
-    cuda, identity, manifest,
+    Baseline, Kernel, Lab, LabError, LabErrors, LabFiles, ReferenceProgram, Workload, baseline,
+    contract, cuda, front, identity, manifest,
 };
 use crate::Verdict;
 
@@ -41,13 +41,17 @@ pub(super) fn parse(files: &LabFiles) -> Result<Lab, LabErrors> {
         shapes: &manifest.shapes,
     };
     let mut contract_errors = LabErrors::default();
-    let kernels: Vec<Kernel> = pairs
+    let mut kernels: Vec<Kernel> = pairs
         .iter()
         .filter_map(|texts| {
             let path = format!("kernels/{}.toml", texts.name);
             check_kernel(path, *texts, surroundings, &mut contract_errors)
         })
         .collect();
+    // Kernels that are wrong would be reported a second time as unknown.
+    if let (Some(text), true) = (files.get(FRONT_FILE), contract_errors.0.is_empty()) {
+        kernels.extend(check_front(text, &manifest.axes, &kernels, &mut contract_errors));
+    }
     let baselines = check_baselines(files, &pairs, surroundings, &mut contract_errors);
     check_oracle(&mut document, &manifest, &pairs, &kernels);
 
@@ -73,6 +77,7 @@ pub(super) fn parse(files: &LabFiles) -> Result<Lab, LabErrors> {
         tolerance: manifest.tolerance,
         inputs: manifest.inputs,
         workloads: manifest.workloads,
+        extra: manifest.extra,
         proofs: manifest.proofs,
         ranges: manifest.ranges,
         micro_workloads: manifest.micro_workloads,
@@ -96,7 +101,11 @@ pub fn parse_kernel(
         errors.0.push(about_file(&path, BAD_KERNEL_NAME, None));
         return Err(errors);
     }
-    let shapes = Shape::of(&lab.workloads, &lab.proofs);
+    if front::is_front(name) {
+        return check_front(contract, &lab.axes, &lab.kernels, &mut errors).ok_or(errors);
+    }
+    let named: Vec<Workload> = lab.workloads.iter().chain(&lab.extra).cloned().collect();
+    let shapes = Shape::of(&named, &lab.proofs);
     let tensors = lab.tensors.iter().map(|tensor| tensor.name.as_str());
     let scalars = lab.scalars.iter().map(|scalar| scalar.name.as_str());
     let arguments: Vec<&str> = tensors.chain(scalars).collect();
@@ -110,6 +119,22 @@ pub fn parse_kernel(
     };
     let texts = KernelTexts { name, contract, source };
     check_kernel(path, texts, surroundings, &mut errors).ok_or(errors)
+}
+
+const FRONT_FILE: &str = "front.toml";
+
+fn check_front(
+    text: &str,
+    axes: &[String],
+    kernels: &[Kernel],
+    errors: &mut LabErrors,
+) -> Option<Kernel> {
+    let mut document = Document::new(FRONT_FILE, text);
+    let front = document
+        .read::<FrontFile>()
+        .and_then(|file| front::check(&mut document, &file, text, axes, kernels));
+    document.finish(errors);
+    front
 }
 
 const BAD_KERNEL_NAME: &str = "a kernel's name is made of letters, digits and underscores";
@@ -189,6 +214,11 @@ fn pair_kernels<'a>(files: &'a LabFiles, errors: &mut LabErrors) -> Vec<KernelTe
         };
         if !is_kernel_name(name) {
             errors.0.push(about_file(path, BAD_KERNEL_NAME, None));
+            continue;
+        }
+        if front::is_front(name) {
+            let help = "a lab's front is the file `front.toml` beside `lab.toml`".to_string();
+            errors.0.push(about_file(path, "a kernel cannot be called `front`", Some(help)));
             continue;
         }
         let (partner, what) = match ending {

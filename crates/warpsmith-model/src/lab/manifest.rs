@@ -31,6 +31,7 @@ pub(super) struct Manifest {
     pub(super) tolerance: Tolerance,
     pub(super) inputs: Vec<Inputs>,
     pub(super) workloads: Vec<Workload>,
+    pub(super) extra: Vec<Workload>,
     pub(super) proofs: Vec<Workload>,
     pub(super) ranges: Vec<(String, Range)>,
     pub(super) micro_workloads: Vec<String>,
@@ -49,12 +50,22 @@ pub(super) fn check(document: &mut Document<'_>, file: LabFile, files: &LabFiles
     };
 
     let workloads = check_workloads(document, &axes, &file.workload, "workload");
+    let extra = match file.extra.is_empty() {
+        true => Vec::new(),
+        false => check_workloads(document, &axes, &file.extra, "extra"),
+    };
+    // Commands find both by name.
+    for again in file.extra.iter().filter(|it| workloads.iter().any(|own| own.name == *it.name)) {
+        let message = format!("the workload `{}` is there already", *again.name);
+        document.report(again.name.span(), message);
+    }
     let proofs = check_workloads(document, &axes, &file.proof, "proof");
     let ranges = match &file.ranges {
         Some(ranges) => check_ranges(document, &axes, ranges),
         None => Vec::new(),
     };
-    let shapes = Shape::of(&workloads, &proofs);
+    let named: Vec<Workload> = workloads.iter().chain(&extra).cloned().collect();
+    let shapes = Shape::of(&named, &proofs);
     let mut tried = shapes.clone();
     tried.extend(corners(&axes, &ranges));
 
@@ -87,6 +98,7 @@ pub(super) fn check(document: &mut Document<'_>, file: LabFile, files: &LabFiles
         tolerance: file.tolerance.into_inner(),
         inputs,
         workloads,
+        extra,
         proofs,
         ranges,
         micro_workloads,
@@ -311,6 +323,7 @@ fn check_sizes(document: &mut Document<'_>, file: &LabFile, tensors: &[Tensor], 
         let span = file
             .workload
             .iter()
+            .chain(&file.extra)
             .chain(&file.proof)
             .find(|file| *file.name == shape.workload.name)
             .map_or(0..0, |file| file.axes.span());

@@ -18,6 +18,7 @@ mod document;
 mod error;
 mod extend;
 mod files;
+mod front;
 mod identity;
 mod load;
 mod manifest;
@@ -28,6 +29,7 @@ mod space;
 pub use error::{LabError, LabErrors, Place};
 pub use extend::with_tunables;
 pub use files::{SchemaKind, schema};
+pub use front::{FRONT, Front, Route};
 pub use identity::candidate_id;
 pub use load::parse_kernel;
 pub use scaffold::{ScaffoldError, scaffold};
@@ -78,6 +80,8 @@ pub struct Lab {
     pub inputs: Vec<Inputs>,
     /// The shapes that matter.
     pub workloads: Vec<Workload>,
+    /// Further shapes, which are measured only where a command names them.
+    pub extra: Vec<Workload>,
     /// Small shapes on which the reference checks every kernel directly.
     pub proofs: Vec<Workload>,
     /// Where further small shapes are drawn from; axis by axis, in the order of `axes`. Empty when
@@ -395,6 +399,8 @@ pub struct Kernel {
     pub tensor_maps: Vec<TensorMap>,
     /// CUDA: what must be true of the compiled code.
     pub build: Option<BuildClaims>,
+    /// Where it is no kernel of its own, who serves which shape.
+    pub front: Option<Box<Front>>,
 }
 
 /// What compiles a CUDA kernel.
@@ -552,7 +558,7 @@ impl Lab {
 
     /// Returns a workload by name.
     pub fn workload(&self, name: &str) -> Option<&Workload> {
-        self.workloads.iter().find(|workload| workload.name == name)
+        self.workloads.iter().chain(&self.extra).find(|workload| workload.name == name)
     }
 
     /// Returns a baseline by name.
@@ -647,7 +653,10 @@ impl Kernel {
 
     /// Says whether the kernel serves a workload.
     pub fn serves(&self, workload: &Workload) -> Result<bool, EvalError> {
-        all_true(&self.requires, &|name| workload.lookup(name))
+        match &self.front {
+            Some(front) => Ok(front.route(workload)?.is_some()),
+            None => all_true(&self.requires, &|name| workload.lookup(name)),
+        }
     }
 
     /// Says whether parameters satisfy every constraint on this device.

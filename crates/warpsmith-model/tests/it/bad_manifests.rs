@@ -506,3 +506,17 @@ fn a_function_as_the_reference_needs_its_name_its_blocks_and_an_oracle() {
     let unnamed = after_replacing("lab.toml", entry, "");
     assert!(unnamed.contains("needs `entry` and `blocks`"), "{unnamed}");
 }
+
+#[test]
+fn an_extra_shape_with_the_name_of_a_workload() {
+    let errors = after_replacing(
+        "lab.toml",
+        "[[proof]]",
+        "[[extra]]\nname = \"big\"\naxes = { N = 2 }\n\n[[proof]]",
+    );
+    insta::assert_snapshot!(errors, @r#"
+    lab.toml:52:8: the workload `big` is there already
+       52 | name = "big"
+          |        ^^^^^
+    "#);
+}

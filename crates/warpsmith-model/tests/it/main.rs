@@ -3,6 +3,7 @@
 mod bad_contracts;
 mod bad_manifests;
 mod edits;
+mod fronts;
 mod good_labs;
 mod hostile;
 mod properties;

@@ -14,7 +14,7 @@ use warpsmith_model::{
 use warpsmith_search::score;
 
 use super::objective::Aim;
-use super::{Campaign, kernel_text, passed, restore, system_random};
+use super::{Campaign, kernel_text, passed, restore, system_seed};
 use crate::output::{Progress, say};
 
 /// A kernel with parameters.
@@ -247,7 +247,7 @@ impl Campaign {
         budget_s: f64,
     ) -> Result<ComparisonRecord> {
         let request = CompareRequest {
-            lab: self.lab_ref(system_random()? >> 11),
+            lab: self.lab_ref(system_seed()?),
             purpose,
             contenders,
             workloads,
@@ -322,6 +322,35 @@ impl Campaign {
         Ok(self.winner(&kernel, &winner.params))
     }
 
+    /// Returns what earlier runs of this lab on this device chose, of kernels that the lab still has: the
+    /// winners of their finals, one for each workload where they say so. The newest first.
+    pub fn chosen_before(&self) -> Result<Vec<Winner>> {
+        let mut found = Vec::new();
+        for run in self.store.runs()? {
+            let record = run.record;
+            let is_same = record.lab.id == self.loaded.lab.id
+                && record.environment == self.environment_id
+                && record.id != self.run;
+            if !is_same {
+                continue;
+            }
+            for comparison in self.store.comparisons(&record.id)? {
+                if comparison.purpose != ComparisonPurpose::Finalists {
+                    continue;
+                }
+                for choice in dispatch(&comparison, &|_| true) {
+                    let chosen = &comparison.contenders[choice.contender].kind;
+                    if let ContenderKind::Kernel { kernel, params, .. } = chosen
+                        && let Some(kernel) = self.loaded.lab.kernel(kernel)
+                    {
+                        found.push(self.winner(kernel, params));
+                    }
+                }
+            }
+        }
+        Ok(found)
+    }
+
     /// Finds the candidate of a trial, by its name or the beginning of it.
     pub fn candidate_of(&self, trial: &str) -> Result<Winner> {
         let trial = self.store.trial(trial)?;
@@ -358,6 +387,20 @@ impl Winner {
             self.kernel.name.clone()
         } else {
             format!("{} ({})", self.kernel.name, self.params)
+        }
+    }
+
+    /// Says which it is as a command would: the parameters that differ from the author's.
+    pub fn short_label(&self) -> String {
+        let is_own = |(name, value): &(&String, &warpsmith_model::Value)| {
+            self.kernel.default.get(name) != Some(value)
+        };
+        let differing: Vec<String> = (self.params.0.iter().filter(is_own))
+            .map(|(name, value)| format!("{name}={value}"))
+            .collect();
+        match differing.is_empty() {
+            true => self.kernel.name.clone(),
+            false => format!("{}:{}", self.kernel.name, differing.join(",")),
         }
     }
 

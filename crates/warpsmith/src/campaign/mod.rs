@@ -43,7 +43,7 @@ const RECORD_BUDGET_S: f64 = 1.0;
 
 pub(crate) use decide::{Finalists, Winner, missing_words};
 pub(crate) use restore::restore;
-pub(crate) use steps::{Interrupted, Pace, kernel_of};
+pub(crate) use steps::{Interrupted, Pace, kernel_of, rung_of};
 pub(crate) use until::check_until;
 
 /// A run in progress.
@@ -115,7 +115,7 @@ impl Campaign {
         params: &Params,
         origin: Origin,
         fidelity: Fidelity,
-        limit: impl Fn(&mut RequestLimits),
+        adjust: impl Fn(&mut Request),
     ) -> Result<Trial> {
         let workloads = self.served(kernel)?;
         if workloads.is_empty() {
@@ -125,7 +125,7 @@ impl Campaign {
             );
         }
         let mut request = self.request(kernel, params, origin, fidelity, workloads)?;
-        limit(&mut request.limits);
+        adjust(&mut request);
         self.evaluate(kernel, request)
     }
 
@@ -184,7 +184,7 @@ impl Campaign {
         };
         // The full gate's inputs are nobody's to know beforehand.
         let seed = match fidelity {
-            Fidelity::Full => system_random()? >> 11,
+            Fidelity::Full => system_seed()?,
             Fidelity::Micro | Fidelity::Rank => self.settings.seed,
         };
         Ok(Request {
@@ -357,8 +357,14 @@ fn settings_map(
 }
 
 /// Returns 64 bits that nobody could know beforehand.
-pub fn system_random() -> Result<u64> {
+fn system_random() -> Result<u64> {
     getrandom::u64().map_err(|error| anyhow::anyhow!("the system has no randomness: {error}"))
+}
+
+/// Returns a seed that nobody could know beforehand and that survives every JSON reader: those that keep
+/// numbers as doubles lose bits past 2^53.
+pub fn system_seed() -> Result<u64> {
+    Ok(system_random()? >> 11)
 }
 
 /// Returns the time of day in seconds since 1970.

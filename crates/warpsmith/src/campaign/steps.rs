@@ -62,7 +62,9 @@ impl Campaign {
     /// slow ones are soon given up.
     pub fn ladder(&mut self) -> Result<Vec<Trial>> {
         let mut trials: Vec<Trial> = Vec::new();
-        let kernels: Vec<Kernel> = self.loaded.lab.kernels.iter().rev().cloned().collect();
+        // A front is no rung: it launches the others.
+        let rungs = self.loaded.lab.kernels.iter().filter(|kernel| kernel.front.is_none());
+        let kernels: Vec<Kernel> = rungs.rev().cloned().collect();
         let mut progress = Progress::new("ladder", kernels.len() as u64);
         for kernel in &kernels {
             self.stop_if_asked()?;
@@ -337,8 +339,12 @@ impl Campaign {
     /// The workloads that matter in this run.
     fn wanted(&self) -> impl Iterator<Item = &Workload> {
         let chosen = &self.settings.workloads;
-        let all = self.loaded.lab.workloads.iter();
-        all.filter(move |workload| chosen.is_empty() || chosen.contains(&workload.name))
+        let lab = &self.loaded.lab;
+        let extra = lab.extra.iter().filter(|_| !chosen.is_empty());
+        lab.workloads
+            .iter()
+            .chain(extra)
+            .filter(move |workload| chosen.is_empty() || chosen.contains(&workload.name))
     }
 
     /// Returns the names of the workloads that a kernel serves, of those that matter.
@@ -385,6 +391,18 @@ pub fn kernel_of<'a>(lab: &'a Lab, name: &str) -> Result<&'a Kernel> {
         let meant = meant.map_or_else(String::new, |meant| format!("did you mean `{meant}`? "));
         format!("the lab has no kernel `{name}`\nhint: {meant}it has {}", names.join(", "))
     })
+}
+
+/// Returns a kernel of a lab by name, unless it is a front: that has no source to write anew.
+pub fn rung_of<'a>(lab: &'a Lab, name: &str) -> Result<&'a Kernel> {
+    let kernel = kernel_of(lab, name)?;
+    if kernel.front.is_some() {
+        bail!(
+            "`{name}` has no source of its own: it launches the lab's other kernels\nhint: name one of \
+             those that its front.toml names"
+        );
+    }
+    Ok(kernel)
 }
 
 /// Returns the valid configurations of a kernel that an environment can build.

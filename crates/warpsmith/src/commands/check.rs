@@ -7,12 +7,11 @@ use clap::Args;
 use warpsmith_model::lab::{Kernel, TargetKind, parse_kernel};
 use warpsmith_model::stats::{geomean, median};
 use warpsmith_model::{
-    Fidelity, Goal, Measurement, Origin, Params, RequestLimits, RunSettings, Trial, Value, Verdict,
-    units,
+    Fidelity, Goal, Measurement, Origin, Params, Request, RunSettings, Trial, Value, Verdict, units,
 };
 
 use super::{CliFailure, Context, plain_settings, summary, with_campaign};
-use crate::campaign::Campaign;
+use crate::campaign::{Campaign, system_seed};
 use crate::output::{BAD, DIM, GOOD, Table, json, paint, result, say};
 
 /// Gate kernels for correctness
@@ -107,6 +106,7 @@ pub fn run(context: &Context, arguments: CheckArgs) -> Result<()> {
         let chain = campaign.prove()?;
         say(format!("  {:<9} {}", "chain", summary::chain_words(&chain)));
         let fidelity = if arguments.quick { Fidelity::Rank } else { Fidelity::Full };
+        let shared_seed = shared_seed(campaign.loaded.lab.target, fidelity)?;
         let mut trials = Vec::new();
         for kernel in &kernels {
             campaign.stop_if_asked()?;
@@ -123,17 +123,19 @@ pub fn run(context: &Context, arguments: CheckArgs) -> Result<()> {
                 continue;
             }
             let trial = {
-                let limit = |limits: &mut RequestLimits| {
+                let adjust = |request: &mut Request| {
+                    let limits = &mut request.limits;
                     limits.timing_budget_s = arguments.time.unwrap_or(limits.timing_budget_s);
                     limits.launch_deadline_s =
                         arguments.deadline.unwrap_or(limits.launch_deadline_s);
+                    if let Some(seed) = shared_seed {
+                        request.job.seed = seed;
+                    }
                 };
-                campaign.check(kernel, &params, Origin::Manual, fidelity, limit)?
+                campaign.check(kernel, &params, Origin::Manual, fidelity, adjust)?
             };
-            if !context.json {
-                say(line(kernel, &trial));
-                trial.sanitizer_notes().for_each(|note| say(format!("            {note}")));
-            }
+            say(line(kernel, &trial));
+            trial.sanitizer_notes().for_each(|note| say(format!("            {note}")));
             trials.push((kernel.expect.unwrap_or(Verdict::Passed), trial));
         }
         Ok((campaign.run.clone(), trials))
@@ -164,6 +166,16 @@ pub fn run(context: &Context, arguments: CheckArgs) -> Result<()> {
         return Err(CliFailure::Candidate(words).into());
     }
     Ok(())
+}
+
+/// Returns the seed of the inputs that all kernels of a full check on CUDA get, whose right answers take
+/// longer than the kernels. It is drawn after the kernels were read, so none was written for it, and device
+/// code leaves nothing behind that the next kernel finds. Native code gets inputs of its own.
+fn shared_seed(target: TargetKind, fidelity: Fidelity) -> Result<Option<u64>> {
+    match (target, fidelity) {
+        (TargetKind::Cuda, Fidelity::Full) => Ok(Some(system_seed()?)),
+        _ => Ok(None),
+    }
 }
 
 /// Returns the author's parameters with some of them replaced.

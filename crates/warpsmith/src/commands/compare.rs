@@ -7,7 +7,7 @@ use clap::Args;
 use warpsmith_model::{ComparisonPurpose, ComparisonRecord, ContenderRequest, Goal};
 
 use super::{CliFailure, Context, check, plain_settings, summary, with_campaign};
-use crate::campaign::{Campaign, missing_words};
+use crate::campaign::{Campaign, Winner, missing_words};
 use crate::output::{DIM, WARN, json, paint, result};
 
 /// Compare kernels and baselines, paired and interleaved
@@ -126,12 +126,17 @@ pub fn contender(campaign: &Campaign, name: &str) -> Result<ContenderRequest> {
         );
         return Ok(all.remove(0));
     }
+    Ok(kernel_named(campaign, name)?.contender(name))
+}
+
+/// Finds a kernel by `NAME` or `NAME:P=V,P=V`.
+pub fn kernel_named(campaign: &Campaign, name: &str) -> Result<Winner> {
     let (kernel, settings) = name.split_once(':').unwrap_or((name, ""));
     let kernel = campaign.kernel(kernel)?;
     let settings: Vec<String> =
         settings.split(',').filter(|part| !part.is_empty()).map(str::to_string).collect();
     let params = check::with_settings(&kernel, &settings)?;
-    Ok(campaign.winner(&kernel, &params).contender(name))
+    Ok(campaign.winner(&kernel, &params))
 }
 
 /// Returns the workloads that were named, or all of the lab's.

@@ -11,6 +11,7 @@ mod evidence;
 mod evolve;
 mod export;
 mod fastp;
+mod front;
 mod import;
 mod mcp;
 mod micro;
@@ -36,7 +37,7 @@ use clap::{Args, Parser, Subcommand};
 use warpsmith_model::lab::TargetKind;
 use warpsmith_model::{Goal, Lab, Objective, RunSettings, RunStatus, SeedFrom, Until, suggest};
 
-use crate::campaign::{Campaign, Interrupted, check_until, now_unix_s, system_random};
+use crate::campaign::{Campaign, Interrupted, check_until, now_unix_s, system_seed};
 use crate::interrupt::Interrupt;
 use crate::labdir;
 use crate::project::Project;
@@ -84,6 +85,7 @@ enum Command {
     Evolve(evolve::EvolveArgs),
     Replay(replay::ReplayArgs),
     Compare(compare::CompareArgs),
+    Front(front::FrontArgs),
     Profile(profile::ProfileArgs),
     Report(report::ReportArgs),
     Export(export::ExportArgs),
@@ -136,6 +138,7 @@ pub fn dispatch(cli: Cli) -> Result<()> {
         Command::Evolve(arguments) => evolve::run(&context, arguments),
         Command::Replay(arguments) => replay::run(&context, arguments),
         Command::Compare(arguments) => compare::run(&context, arguments),
+        Command::Front(arguments) => front::run(&context, arguments),
         Command::Profile(arguments) => profile::run(&context, arguments),
         Command::Report(arguments) => report::run(&context, arguments),
         Command::Export(arguments) => export::run(&context, arguments),
@@ -305,11 +308,6 @@ fn seed_or_random(seed: Option<u64>) -> Result<u64> {
     seed.map_or_else(system_seed, Ok)
 }
 
-/// A seed that survives every JSON reader: those that keep numbers as doubles lose bits past 2^53.
-fn system_seed() -> Result<u64> {
-    Ok(system_random()? >> 11)
-}
-
 /// Starts a campaign, lets `steps` do its work, and records how it ended whatever happens.
 pub fn with_campaign<T>(
     context: &Context,
@@ -330,7 +328,8 @@ pub fn with_campaign<T>(
 pub fn check_workloads(lab: &Lab, names: &[String]) -> Result<()> {
     for name in names {
         if lab.workload(name).is_none() {
-            let known: Vec<&str> = lab.workloads.iter().map(|it| it.name.as_str()).collect();
+            let all = lab.workloads.iter().chain(&lab.extra);
+            let known: Vec<&str> = all.map(|it| it.name.as_str()).collect();
             let meant = suggest::closest(name, known.iter().copied());
             let meant = meant.map_or_else(String::new, |meant| format!("did you mean `{meant}`? "));
             anyhow::bail!(

@@ -23,6 +23,8 @@ enum File {
     Contract,
     /// baselines/*.toml
     Baseline,
+    /// front.toml
+    Front,
 }
 
 pub fn run(_context: &Context, arguments: SchemaArgs) -> Result<()> {
@@ -30,6 +32,7 @@ pub fn run(_context: &Context, arguments: SchemaArgs) -> Result<()> {
         File::Lab => lab::SchemaKind::Lab,
         File::Contract => lab::SchemaKind::Contract,
         File::Baseline => lab::SchemaKind::Baseline,
+        File::Front => lab::SchemaKind::Front,
     };
     json(&lab::schema(kind))
 }

@@ -19,7 +19,7 @@ use super::board;
 use super::catalog::{Catalog, source_file};
 use super::evaluator::Watch;
 use super::tools::{CandidateArgs, CompareArgs, EvaluateArgs, Gate, ProfileArgs};
-use crate::campaign::{Campaign, kernel_of, now_unix_s, passed};
+use crate::campaign::{Campaign, kernel_of, now_unix_s, passed, rung_of};
 use crate::commands::{check, compare, plain_settings, profile};
 use crate::interrupt::Interrupt;
 use crate::labdir::LoadedLab;
@@ -219,6 +219,7 @@ fn candidate(loaded: &LoadedLab, asked: &CandidateArgs) -> Result<Result<Candida
         let params = params(base, &asked.params)?;
         return Ok(Ok(Candidate { kernel: base.clone(), params, source: None }));
     };
+    let base = rung_of(&loaded.lab, &asked.kernel)?;
     let title = asked.title.clone().unwrap_or_default();
     let tunables: Vec<(String, Vec<i64>)> =
         asked.tunables.iter().map(|(name, values)| (name.clone(), values.clone())).collect();

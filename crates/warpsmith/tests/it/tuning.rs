@@ -259,3 +259,37 @@ fn conditions_and_objectives_that_mean_nothing_are_refused_before_any_work() {
     }
     assert!(!project.database().exists(), "nothing was begun");
 }
+
+#[test]
+fn a_front_launches_what_was_fastest_and_is_gated_like_any_kernel() {
+    let project = Project::new();
+    let made = project.json(&["front", "labs/probe", "--time", "0.1", "--rounds", "3"]);
+    let routes = made["routes"].as_array().expect("routes");
+    let lab = std::fs::read_to_string(project.lab().join("lab.toml")).expect("the lab");
+    assert_eq!(routes.len(), lab.matches("[[workload]]").count(), "{made}");
+    let file = project.lab().join("front.toml");
+    let text = std::fs::read_to_string(&file).expect("the front");
+    assert_eq!(text.matches("[[route]]").count(), routes.len(), "{text}");
+
+    // It is a kernel like any other: gated on shapes between the workloads, compared, counted.
+    let checks = project.json(&["check", "labs/probe", "--kernel", "front"]);
+    assert_eq!(checks["checks"][0]["verdict"], "passed", "{checks}");
+    let arguments =
+        ["compare", "labs/probe", "front", "00_naive", "--time", "0.1", "--rounds", "3"];
+    let compared = project.json(&arguments);
+    assert_eq!(compared["record"]["contenders"][0]["label"], "front", "{compared}");
+    let trial = checks["checks"][0]["trial"].as_str().expect("a trial");
+
+    // A front that was edited since is not the one of the trial.
+    let other = text.replace("The fastest rung", "Another rung");
+    std::fs::write(&file, other).expect("edited");
+    let said = project.fails(2, &["compare", "labs/probe", &format!("trial:{trial}"), "00_naive"]);
+    assert!(said.contains("was edited since"), "{said}");
+
+    // It has no source to evolve, and cannot be a part of itself.
+    let said = project.fails(2, &["front", "labs/probe", "front"]);
+    assert!(said.contains("cannot be chosen itself"), "{said}");
+    std::fs::write(&file, "format = 1\n").expect("broken");
+    let said = project.fails(2, &["check", "labs/probe"]);
+    assert!(said.contains("front.toml"), "{said}");
+}

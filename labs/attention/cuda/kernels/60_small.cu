@@ -57,7 +57,7 @@ struct SharedPlan {
     KeyChunk v[kSplit][kSlots];
     ws::Inbox<kTileValues / kSplit, kSplit - 1> from_block[kWarpgroups];
     ws::Inbox<kTileValues / kParts, kCluster - 1> from_cluster[kWarpgroups];
-    ws::Mbarrier q_full, k_full[kSplit][kSlots], v_full[kSplit][kSlots], cluster_full[kWarpgroups];
+    ws::Mbarrier q_full, k_full[kSplit][kSlots], v_full[kSplit][kSlots], cluster_full[kWarpgroups], written[kTiles];
 };
 static_assert(sizeof(SharedPlan) <= kTiles * 8192 + kSplit * kSlots * kBlockN * 256 +
                                         kThreads * ((kSplit - 1) * (128 / kSplit + 8) +
@@ -169,7 +169,7 @@ __device__ __forceinline__ void weigh(Weights &weights, Softmax &softmax, const 
 }
 
 // Barriers: one for each part of a block and for each tile.
-enum { kRefillBarrier = 1, kTileBarrier = kRefillBarrier + kSplit };
+enum { kRefillBarrier = 1 };
 
 // --- One chunk ---------------------------------------------------------------------------------------------------
 
@@ -302,6 +302,9 @@ __device__ __forceinline__ void store(const ws::Partial<kTileValues / kParts, kR
 
 __device__ __forceinline__ void init_barriers(SharedPlan &shared) {
     ws::mbarrier_init(&shared.q_full, 1);
+    for (int i = 0; i < kTiles; i++) {
+        ws::mbarrier_init(&shared.written[i], kSplit * kWarpgroup);
+    }
 #pragma unroll
     for (int i = 0; i < kSplit * kSlots; i++) {
         ws::mbarrier_init(&shared.k_full[0][0] + i, 1);
@@ -345,7 +348,9 @@ extern "C" __global__ void __launch_bounds__(kThreads, 4 / kWarpgroups)
     }
     __syncthreads();
     if (kCluster > 1) {
-        ws::cluster_arrive_relaxed(); // this block has started and its barriers are ready
+        // All blocks have started and their barriers are ready. The loads are under way meanwhile.
+        ws::cluster_arrive_relaxed();
+        ws::cluster_wait();
     }
 
     int warpgroup = warp / (kWarpgroup / 32);
@@ -387,13 +392,10 @@ extern "C" __global__ void __launch_bounds__(kThreads, 4 / kWarpgroups)
         slot = slot + 1 == kSlots ? 0 : slot + 1;
         parity ^= slot == 0;
     }
-    if (kCluster > 1) {
-        ws::cluster_wait(); // the other blocks have started
-    }
 
     auto of_warpgroup = make_partial(self.output, self.softmax);
     auto of_block = ws::merge_in_block<kSplit>(of_warpgroup, &shared.from_block[tile * kSplit], rank, self.thread,
-                                               kTiles == 1 ? 0 : kTileBarrier + tile);
+                                               &shared.written[tile]);
     auto of_all = ws::merge_in_cluster<kCluster>(of_block, &shared.from_cluster[warpgroup], place.rank, self.thread, 0,
                                                  &shared.cluster_full[warpgroup]);
     long long offset = (static_cast<long long>(place.head) * s + self.first_query) * kHeadDim;

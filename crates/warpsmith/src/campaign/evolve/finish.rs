@@ -13,7 +13,7 @@ use warpsmith_model::{
 use warpsmith_search::evolve::task;
 
 use super::{Accepted, Bench, Budget, Evolved, Replies, Start, Stop, Tally};
-use crate::campaign::{Campaign, passed};
+use crate::campaign::{Campaign, passed, rung_of};
 use crate::output::say;
 
 impl Campaign {
@@ -21,7 +21,7 @@ impl Campaign {
     pub fn begin_evolution(&mut self) -> Result<Start> {
         let settings = self.settings.evolve.clone().context("the run is no evolution")?;
         let name = self.settings.kernel.clone().context("an evolution names its kernel")?;
-        let kernel = self.kernel(&name)?;
+        let kernel = rung_of(&self.loaded.lab, &name)?.clone();
         if let Some(reason) = self.unavailable(&kernel, &kernel.default) {
             bail!("`{name}` cannot be evolved here: {reason}");
         }

@@ -1,0 +1,285 @@
+//! `warpsmith front`: one entry to a lab's kernels.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result, bail};
+use clap::Args;
+use serde_json::json;
+use warpsmith_evidence::derive::{Choice, dispatch};
+use warpsmith_model::lab::{FRONT, Kernel, Lab, parse_kernel};
+use warpsmith_model::{
+    ComparisonPurpose, ComparisonRecord, ContenderKind, Fidelity, Goal, Origin, Params,
+    RunSettings, Value, units,
+};
+
+use super::{CliFailure, Context, compare, plain_settings, summary, with_campaign};
+use crate::campaign::{Campaign, Winner, passed};
+use crate::output::{Table, result, say};
+
+/// Choose the fastest kernel for every workload, and make the choice the lab's front
+///
+/// Measures kernels against each other on every workload, interleaved, and writes who is fastest where
+/// into the lab's `front.toml`. The lab then has a kernel `front` that launches, on any shape, what was
+/// chosen for the nearest workload among the kernels that serve the shape; it is checked, compared and
+/// profiled like any other. The front passes the full gate, drawn shapes included, before it is written.
+/// Kernels are named as `compare` names them; with none named: every rung with its author's parameters
+/// but the oracle, and what earlier runs of this lab on this device chose. The first one named keeps a
+/// workload unless another is shown to be faster there.
+#[derive(Debug, Args)]
+pub struct FrontArgs {
+    /// Folder of the lab
+    lab: PathBuf,
+    /// Who may be chosen
+    contenders: Vec<String>,
+    /// Workload to choose for; by default all, the extra ones too (repeatable)
+    #[arg(long, value_name = "NAME")]
+    workload: Vec<String>,
+    /// Rounds at least, on each workload
+    #[arg(long, default_value_t = 7, value_name = "N")]
+    rounds: u32,
+    /// Seconds for each workload, beyond the least number of rounds
+    #[arg(long, default_value_t = 1.0, value_name = "SECONDS")]
+    time: f64,
+    /// Axis in which a shape and a choice should agree, before distance counts; by default those that the
+    /// kernels are built for, or refuse (repeatable)
+    #[arg(long, value_name = "AXIS")]
+    exact: Vec<String>,
+    /// Leave memcheck, racecheck and initcheck out of the front's gate on CUDA; the evidence says so
+    #[arg(long)]
+    no_sanitizer: bool,
+    /// File to write; by default the lab's own `front.toml`
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+}
+
+/// Who is considered at most: each is measured on each workload.
+const MOST_CONTENDERS: usize = 24;
+
+pub fn run(context: &Context, arguments: FrontArgs) -> Result<()> {
+    let settings = RunSettings {
+        sanitize: !arguments.no_sanitizer,
+        ..plain_settings(Goal::Compare, &arguments.lab)?
+    };
+    let lab = arguments.lab.clone();
+    let document = with_campaign(context, &lab, settings, |campaign| {
+        summary::announce(campaign);
+        campaign.require_sanitizers()?;
+        let considered = considered(campaign, &arguments.contenders)?;
+        let mut workloads = compare::workloads(campaign, &arguments.workload)?;
+        if arguments.workload.is_empty() {
+            workloads.extend(campaign.loaded.lab.extra.iter().map(|extra| extra.name.clone()));
+        }
+        campaign.prove_on(workloads.clone())?;
+        let contenders =
+            considered.iter().map(|winner| winner.contender(&winner.short_label())).collect();
+        let purpose = ComparisonPurpose::Final;
+        let (rounds, time_s) = (arguments.rounds.max(1), arguments.time);
+        let record = campaign.compare_now(purpose, contenders, workloads, rounds, time_s)?;
+        let choices = dispatch(&record, &|_| true);
+        if let Some(without) =
+            record.workloads.iter().find(|on| !choices.iter().any(|it| it.workload == on.workload))
+        {
+            let words = format!("nobody has a time on {}: {}", without.workload, refusals(&record));
+            return Err(CliFailure::Candidate(words).into());
+        }
+        let text = text(campaign, &record, &choices, &arguments.exact)?;
+        let front = parse_kernel(&campaign.loaded.lab, FRONT, &text, "")
+            .map_err(|errors| anyhow::anyhow!("the front is not valid\n\n{errors}"))?;
+        let origin = Origin::Tuned { strategy: FRONT.to_string() };
+        let trial = campaign.check(&front, &Params::default(), origin, Fidelity::Full, |_| {})?;
+        say(format!("  {:<9} {}", "gate", trial.outcome.describe()));
+        trial.sanitizer_notes().for_each(|note| say(format!("            {note}")));
+        if !passed(&trial) {
+            let words = format!(
+                "the front fails the full gate and is not written: {}\nhint: name the kernels that \
+                 may be chosen, without the one that fails",
+                trial.outcome.describe()
+            );
+            return Err(CliFailure::Candidate(words).into());
+        }
+        let path = arguments.out.clone().unwrap_or_else(|| campaign.loaded.dir.join("front.toml"));
+        write_whole(&path, &text)?;
+        if !context.json {
+            table(&record, &choices);
+            result(format!("\nfront {}", path.display()));
+        }
+        Ok(document(campaign, &record, &choices, &path))
+    })?;
+    if context.json {
+        crate::output::json(&document)?;
+    }
+    Ok(())
+}
+
+/// Finds who may be chosen, without repetition.
+fn considered(campaign: &Campaign, names: &[String]) -> Result<Vec<Winner>> {
+    let mut found: Vec<Winner> = Vec::new();
+    let mut add = |winner: Winner| {
+        if !found
+            .iter()
+            .any(|it| it.kernel.name == winner.kernel.name && it.params == winner.params)
+        {
+            found.push(winner);
+        }
+    };
+    for name in names {
+        add(compare::kernel_named(campaign, name)?);
+    }
+    if names.is_empty() {
+        let lab = &campaign.loaded.lab;
+        let rungs = || lab.kernels.iter().filter(|kernel| kernel.front.is_none());
+        let is_oracle = |kernel: &&Kernel| lab.oracle.as_deref() == Some(kernel.name.as_str());
+        let only_oracle = rungs().all(|kernel| is_oracle(&kernel));
+        for kernel in rungs().rev().filter(|kernel| only_oracle || !is_oracle(kernel)) {
+            match campaign.unavailable(kernel, &kernel.default) {
+                Some(reason) => say(format!("  {} is left out: {reason}", kernel.name)),
+                None => add(campaign.winner(kernel, &kernel.default)),
+            }
+        }
+        campaign.chosen_before()?.into_iter().for_each(add);
+    }
+    if let Some(front) = found.iter().find(|winner| winner.kernel.front.is_some()) {
+        bail!("`{}` launches other kernels, and cannot be chosen itself", front.kernel.name);
+    }
+    if found.is_empty() {
+        bail!("there is no kernel to choose from");
+    }
+    if found.len() > MOST_CONTENDERS {
+        say(format!(
+            "  the first {MOST_CONTENDERS} of {} are considered; name those that matter to choose",
+            found.len()
+        ));
+        found.truncate(MOST_CONTENDERS);
+    }
+    Ok(found)
+}
+
+/// Says why those that failed have no times.
+fn refusals(record: &ComparisonRecord) -> String {
+    let absent = record.workloads.iter().flat_map(|on| &on.absent);
+    let mut words: Vec<String> = absent
+        .map(|it| format!("{}: {}", record.contenders[it.contender].label, it.reason))
+        .collect();
+    words.dedup();
+    words.truncate(4);
+    words.join("; ")
+}
+
+/// Returns the axes that kernels are built for, or refuse: a shape that differs there wants another
+/// kernel, however near it is otherwise.
+fn exact_axes(lab: &Lab, kernels: &[&Kernel]) -> Vec<String> {
+    let is_exact = |axis: &&String| {
+        kernels.iter().any(|kernel| {
+            kernel.specialize.contains(axis)
+                || kernel.requires.iter().any(|it| it.names().contains(&axis.as_str()))
+        })
+    };
+    lab.axes.iter().filter(is_exact).cloned().collect()
+}
+
+/// Writes the front's file.
+fn text(
+    campaign: &Campaign,
+    record: &ComparisonRecord,
+    choices: &[Choice],
+    exact: &[String],
+) -> Result<String> {
+    let lab = &campaign.loaded.lab;
+    let mut chosen: Vec<(&Choice, &Kernel, &Params)> = Vec::new();
+    for choice in choices {
+        let ContenderKind::Kernel { kernel, params, .. } =
+            &record.contenders[choice.contender].kind
+        else {
+            bail!("a baseline was chosen");
+        };
+        let kernel = lab.kernel(kernel).with_context(|| {
+            format!("`{kernel}` is no kernel of the lab's files, so its front cannot name it")
+        })?;
+        chosen.push((choice, kernel, params));
+    }
+    let kernels: Vec<&Kernel> = chosen.iter().map(|(_, kernel, _)| *kernel).collect();
+    let exact = match exact.is_empty() {
+        true => exact_axes(lab, &kernels),
+        false => exact.to_vec(),
+    };
+    let exact: Vec<String> = exact.iter().map(|axis| format!("\"{axis}\"")).collect();
+    let mut text = format!(
+        "# Written by `warpsmith front`: who is fastest on which workload, measured on {}.\n\
+         format  = 1\n\
+         summary = \"The fastest rung on each shape.\"\n\
+         exact   = [{}]\n",
+        campaign.environment.device.name,
+        exact.join(", ")
+    );
+    for (choice, kernel, params) in chosen {
+        let workload = lab.workload(&choice.workload).context("workloads are the lab's")?;
+        let axes: Vec<String> =
+            workload.axes.iter().map(|(name, value)| format!("{name} = {value}")).collect();
+        write!(
+            text,
+            "\n# {}: {}\n[[route]]\nnear   = {{ {} }}\nkernel = \"{}\"\n",
+            workload.name,
+            units::time(choice.time_s.mid),
+            axes.join(", "),
+            kernel.name
+        )?;
+        if !params.0.is_empty() {
+            let values: Vec<String> =
+                params.0.iter().map(|(name, value)| format!("{name} = {}", toml(value))).collect();
+            writeln!(text, "params = {{ {} }}", values.join(", "))?;
+        }
+    }
+    Ok(text)
+}
+
+/// Returns a value as TOML writes it.
+fn toml(value: &Value) -> String {
+    match value {
+        Value::Str(text) => format!("{text:?}"),
+        other => other.to_string(),
+    }
+}
+
+/// Writes a file so that whoever reads it finds the old one or the new one.
+fn write_whole(path: &Path, text: &str) -> Result<()> {
+    let part = path.with_extension("toml.part");
+    fs::write(&part, text).with_context(|| format!("cannot write {}", part.display()))?;
+    fs::rename(&part, path).with_context(|| format!("cannot write {}", path.display()))
+}
+
+fn table(record: &ComparisonRecord, choices: &[Choice]) {
+    let first = &record.contenders[0].label;
+    let over = format!("over {first}");
+    let mut table = Table::new(&["workload", "chosen", "time", &over], &[2, 3]);
+    for choice in choices {
+        table.row(vec![
+            choice.workload.clone(),
+            record.contenders[choice.contender].label.clone(),
+            units::time(choice.time_s.mid),
+            format!("{:.2}x", choice.speedup.mid),
+        ]);
+    }
+    result(table.render());
+}
+
+fn document(
+    campaign: &Campaign,
+    record: &ComparisonRecord,
+    choices: &[Choice],
+    path: &Path,
+) -> serde_json::Value {
+    let rows: Vec<serde_json::Value> = choices
+        .iter()
+        .map(|choice| {
+            json!({
+                "workload": choice.workload,
+                "chosen": record.contenders[choice.contender],
+                "time_s": choice.time_s,
+                "speedup": choice.speedup,
+            })
+        })
+        .collect();
+    json!({ "run": campaign.run, "front": path, "routes": rows, "record": record })
+}
