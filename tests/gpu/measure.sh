@@ -4,13 +4,15 @@
 #
 #   tests/gpu/measure.sh WARPSMITH RESULTS [STEP...]
 #
-# Steps: saxpy, rmsnorm, gemm, attention, attention-middle, attention-large, campaign, repeat; all when none is named. Run it from
+# Steps: saxpy, rmsnorm, gemm, attention (the ladder), attention-small, attention-middle, attention-large-d64,
+# attention-large-d128, campaign, repeat; all when none is named. Run it from
 # the project's root.
 set -u
 warpsmith=$1
 results=$2
 shift 2
-steps=${*:-saxpy rmsnorm gemm attention attention-middle attention-large campaign repeat}
+all="saxpy rmsnorm gemm attention attention-small attention-middle attention-large-d64 attention-large-d128 campaign repeat"
+steps=${*:-$all}
 mkdir -p "$results"
 failed=""
 peers="sdpa_flash sdpa_cudnn sdpa_efficient fa3 triton_swept"
@@ -28,14 +30,12 @@ step() {
     echo "$name $(($(date +%s) - started)) s"
 }
 
-# large: sixteen thousand tokens, cut into sequences of different lengths. PyTorch's flash backend, its efficient one
-# and the swept Triton kernel are far behind on all of them.
-large() {
-    for mask in "" _causal; do
-        for shape in b32h32s512d64 b16h32s1024d64 b8h32s2048d64 b4h32s4096d64 b2h32s8192d64 b1h32s16384d64 \
-            b32h16s512d128 b16h16s1024d128 b8h16s2048d128 b4h16s4096d128 b2h16s8192d128 b1h16s16384d128; do
-            echo "--workload $shape${mask}_bf16"
-        done
+# masks SHAPE...: the workloads of shapes, without and with a causal mask. The large ones are sixteen thousand tokens,
+# cut into sequences of different lengths; PyTorch's flash and efficient backends and the swept Triton kernel were far
+# behind on those that they were measured on.
+masks() {
+    for shape in "$@"; do
+        echo "--workload ${shape}_bf16 --workload ${shape}_causal_bf16"
     done
 }
 
@@ -48,8 +48,14 @@ for it in $steps; do
         ;;
     attention)
         # shellcheck disable=SC2086 # the peers are words
-        step attention-cuda compare labs/attention front 60_small 65_mixed 50_wgmma 40_mma_pipelined 30_wmma \
-            20_warp 10_tiled 00_naive $peers --time 0.5 --workload b1h8s512d64_bf16 --workload b1h8s512d64_causal_bf16 \
+        step attention-cuda compare labs/attention 60_small 80_steady 70_pingpong 65_mixed 50_wgmma 40_mma_pipelined \
+            30_wmma 20_warp 10_tiled 00_naive $peers --time 0.5 --workload b1h8s512d64_bf16 --workload b1h8s512d64_causal_bf16 \
+            --workload b4h8s512d64_bf16 --workload b4h8s512d64_causal_bf16
+        ;;
+    attention-small)
+        # shellcheck disable=SC2086
+        step attention-small-cuda compare labs/attention front $peers --time 0.5 \
+            --workload b1h8s512d64_bf16 --workload b1h8s512d64_causal_bf16 \
             --workload b4h8s512d64_bf16 --workload b4h8s512d64_causal_bf16
         ;;
     attention-middle)
@@ -58,9 +64,15 @@ for it in $steps; do
             --workload b1h8s2048d64_bf16 --workload b1h8s2048d64_causal_bf16 \
             --workload b1h16s1024d128_bf16 --workload b1h16s1024d128_causal_bf16
         ;;
-    attention-large)
-        # shellcheck disable=SC2086
-        step attention-large-cuda compare labs/attention front fa3 sdpa_cudnn --time 0.3 $(large)
+    attention-large-d64)
+        # shellcheck disable=SC2046 # the workloads are words
+        step attention-large-d64-cuda compare labs/attention front fa3 sdpa_cudnn --time 0.3 \
+            $(masks b32h32s512d64 b16h32s1024d64 b8h32s2048d64 b4h32s4096d64 b2h32s8192d64 b1h32s16384d64)
+        ;;
+    attention-large-d128)
+        # shellcheck disable=SC2046
+        step attention-large-d128-cuda compare labs/attention front fa3 sdpa_cudnn --time 0.3 \
+            $(masks b32h16s512d128 b16h16s1024d128 b8h16s2048d128 b4h16s4096d128 b2h16s8192d128 b1h16s16384d128)
         ;;
     campaign)
         step campaign tune labs/attention --kernel 50_wgmma --workload b1h8s512d64_bf16 --strategy random \
