@@ -4,14 +4,15 @@
 #
 #   tests/gpu/measure.sh WARPSMITH RESULTS [STEP...]
 #
-# Steps: saxpy, rmsnorm, gemm, attention (the ladder), attention-small, attention-middle, attention-large-d64,
-# attention-large-d128, campaign, repeat; all when none is named. Run it from
+# Steps: saxpy, rmsnorm, gemm; attention and attention-large (the rungs), attention-small, attention-middle,
+# attention-large-d64, attention-large-d128 (the front beside its peers); campaign, repeat; all when none is named. Run it from
 # the project's root.
 set -u
 warpsmith=$1
 results=$2
 shift 2
-all="saxpy rmsnorm gemm attention attention-small attention-middle attention-large-d64 attention-large-d128 campaign repeat"
+all="saxpy rmsnorm gemm attention attention-large attention-small attention-middle attention-large-d64"
+all="$all attention-large-d128 campaign repeat"
 steps=${*:-$all}
 mkdir -p "$results"
 failed=""
@@ -63,6 +64,13 @@ for it in $steps; do
         step attention-middle-cuda compare labs/attention front $peers --time 0.5 \
             --workload b1h8s2048d64_bf16 --workload b1h8s2048d64_causal_bf16 \
             --workload b1h16s1024d128_bf16 --workload b1h16s1024d128_causal_bf16
+        ;;
+    attention-large)
+        # shellcheck disable=SC2086
+        step attention-large-cuda compare labs/attention 80_steady 85_steady_wide 70_pingpong 50_wgmma \
+            40_mma_pipelined $peers --time 0.5 \
+            --workload b4h32s4096d64_bf16 --workload b4h32s4096d64_causal_bf16 \
+            --workload b2h16s8192d128_bf16 --workload b2h16s8192d128_causal_bf16
         ;;
     attention-large-d64)
         # shellcheck disable=SC2046 # the workloads are words

@@ -183,7 +183,7 @@ pub fn stale() -> Result<Vec<String>> {
 }
 
 /// Sizes of workloads that have tables of their own.
-const SIZES: [&str; 4] = ["small", "middle", "large-d64", "large-d128"];
+const SIZES: [&str; 5] = ["small", "middle", "large", "large-d64", "large-d128"];
 
 /// Makes a table of a stored result.
 type Renderer = fn(&Value) -> Result<String>;
