@@ -226,12 +226,7 @@ fn build(context: &Context, lab: &Lab, device: &DeviceInfo, wanted: &Wanted<'_>)
     let mut built = Built {
         kernel: kernel.name.clone(),
         params: params.clone(),
-        shape: kernel
-            .specialize
-            .iter()
-            .map(|axis| format!("{axis}={}", workload.axis(axis).unwrap_or(0)))
-            .collect::<Vec<_>>()
-            .join(" "),
+        shape: shape_words(kernel, params, workload)?,
         resources,
         dynamic_smem_bytes,
         instructions,
@@ -242,6 +237,17 @@ fn build(context: &Context, lab: &Lab, device: &DeviceInfo, wanted: &Wanted<'_>)
         built.broken_claims = broken_claims(kernel, &built);
     }
     Ok(built)
+}
+
+/// Says which shapes a unit is for: the axes that it is built for; of a front, a workload and who serves it.
+fn shape_words(kernel: &Kernel, params: &Params, workload: &Workload) -> Result<String> {
+    if kernel.front.is_some() {
+        let (chosen, _) = kernel.on(workload, params)?;
+        return Ok(format!("{}: {}", workload.name, chosen.name));
+    }
+    let axes = kernel.specialize.iter();
+    let words = axes.map(|axis| format!("{axis}={}", workload.axis(axis).unwrap_or(0)));
+    Ok(words.collect::<Vec<_>>().join(" "))
 }
 
 /// Says which of a contract's claims do not hold.
