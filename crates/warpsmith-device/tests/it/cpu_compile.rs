@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::support::*;
-use warpsmith_device::cpu::compile_unit;
+use warpsmith_device::cpu::{compile_unit, expect_many};
 use warpsmith_device::target::{Argument, Artifact, Extent, Fault, Target, Unit};
 
 const COMPILERS: [&str; 2] = ["gcc", "clang"];
@@ -165,6 +165,28 @@ fn headers_that_are_compiled_once_change_no_byte() {
         binary(5);
         std::fs::remove_dir_all(&prelude).expect("removed");
         binary(6);
+    }
+}
+
+#[test]
+fn where_many_are_expected_the_first_that_compiles_compiles_the_headers() {
+    for compiler in COMPILERS {
+        let cache = tempfile::tempdir().expect("a folder");
+        let made = || {
+            let listed = std::fs::read_dir(cache.path().join("preludes"));
+            listed.map_or(0, |entries| entries.count())
+        };
+        let mut wrong = opened(compiler, 0);
+        wrong.source = wrong.source.replace("abs(", "missing(");
+        expect_many(cache.path(), &wrong).expect("the compiler is there");
+        compile_unit(cache.path(), &wrong).expect_err("it calls what does not exist");
+        assert_eq!(made(), 0, "a unit that does not compile shows nothing");
+        for value in 1..3 {
+            let unit = opened(compiler, value);
+            let built = compile_unit(cache.path(), &unit).expect("compiles").binary;
+            assert_eq!(made(), 1, "{compiler} {value}");
+            assert_eq!(built, compile(&unit).expect("compiles").binary, "{compiler} {value}");
+        }
     }
 }
 
