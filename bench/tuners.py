@@ -93,10 +93,14 @@ def simulate(job):
 
     times = {key: time_of(entry) for key, entry in recorded["cache"].items()}
     optimum = min(value for value in times.values() if value is not None)
-    space = Searchspace(None, None, None, from_cache=recorded)
     key_of = lambda params: ",".join(str(params[name]) for name in names)
-    # Strategies that leave the space must see that they did, as they would with its constraints.
-    space._modified_restrictions = lambda params: key_of(params) in times
+
+    def fresh_space():
+        """A space remembers neighbours that were asked for, by which a search would learn where earlier ones were."""
+        space = Searchspace(None, None, None, from_cache=recorded)
+        # Strategies that leave the space must see that they did, as they would with its constraints.
+        space._modified_restrictions = lambda params: key_of(params) in times
+        return space
 
     visits = None
     original = SimulationRunner.__init__
@@ -107,10 +111,12 @@ def simulate(job):
         visits = self.visited_results = Visits()
 
     SimulationRunner.__init__ = instrumented
-    interface.Searchspace = lambda *arguments, **options: space
     qualities = {budget: [] for budget in job["budgets"]}
-    begun = time.process_time()
+    cpu_s = 0.0
     for repeat in range(job["repeats"]):
+        space = fresh_space()
+        interface.Searchspace = lambda *arguments, **options: space
+        begun = time.process_time()
         random.seed(repeat)
         numpy.random.seed(repeat)
         kernel_tuner.tune_kernel(
@@ -126,10 +132,10 @@ def simulate(job):
             lang="CUDA",
             quiet=True,
         )
+        cpu_s += (time.process_time() - begun) / job["repeats"]
         for budget in job["budgets"]:
             found = [times[key] for key in visits.order[:budget] if times.get(key) is not None]
             qualities[budget].append(optimum / min(found) if found else 0.0)
-    cpu_s = (time.process_time() - begun) / job["repeats"]
     return {
         "means": {str(budget): statistics.mean(values) for budget, values in qualities.items()},
         "cpu_s_per_search": cpu_s,

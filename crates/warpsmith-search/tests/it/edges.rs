@@ -38,6 +38,18 @@ fn asking_for_none_gives_none_and_changes_nothing() {
 }
 
 #[test]
+fn a_guided_search_without_seeds_begins_in_the_middle_with_switches_on() {
+    let space = space_of(&[9, 2, 5]);
+    let expected = [("T0", 5), ("T1", 2), ("T2", 3)];
+    for kind in [Strategy::Auto, Strategy::Gaussian, Strategy::Surrogate] {
+        let first = proposer_of(kind, &space).propose(1).expect("no failure").remove(0).params;
+        for (name, value) in expected {
+            assert_eq!(first.get(name), Some(&Value::Int(value)), "{}: {first}", kind.name());
+        }
+    }
+}
+
+#[test]
 fn asking_for_more_than_there_is_gives_what_there_is() {
     for counts in [&[1][..], &[1, 1, 1], &[2], &[3, 2], &[7, 1, 5]] {
         let space = space_of(counts);
