@@ -129,9 +129,9 @@ impl Campaign {
         self.evaluate(kernel, request)
     }
 
-    /// Returns the seed whose inputs all kernels of a run on CUDA may share that were read before it was
-    /// drawn; right answers take longer than the kernels. None was written for these inputs, and device
-    /// code leaves nothing behind that the next kernel finds. Native code gets inputs of its own.
+    /// Returns the seed whose inputs the lab's kernels may share in a run on CUDA; right answers take longer
+    /// than the kernels. It was drawn when the command started, so none was written for these inputs, and
+    /// device code leaves nothing behind that the next kernel finds. Native code gets inputs of its own.
     pub fn shared_seed(&self) -> Option<u64> {
         let is_drawn = matches!(self.settings.goal, Goal::Check | Goal::Compare);
         (is_drawn && self.loaded.lab.target == TargetKind::Cuda).then_some(self.settings.seed)
