@@ -24,9 +24,10 @@ pub fn best_list(
     let board = boards.iter().find(|board| !board.entries.is_empty());
     let fidelity = board.map(|board| board.fidelity);
     let mut entries: Vec<&Entry<'_>> = board.iter().flat_map(|board| &board.entries).collect();
+    // By candidate: the winner was evaluated again, at a higher fidelity than the list's.
     if let Some(winner) = winner(record, trials, comparisons)
-        && Some(winner.fidelity) == fidelity
-        && let Some(place) = entries.iter().position(|entry| **entry == winner.entry)
+        && let Some(place) =
+            entries.iter().position(|entry| entry.trial.candidate == winner.entry.trial.candidate)
     {
         entries[..=place].rotate_right(1);
     }
