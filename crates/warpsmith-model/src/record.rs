@@ -290,9 +290,14 @@ impl LabRecord {
         self.arithmetic.unwrap_or(self.dtype)
     }
 
+    /// Returns every shape that a run may have measured: the workloads, then the extra ones.
+    pub fn shapes(&self) -> impl Iterator<Item = &WorkloadRecord> {
+        self.workloads.iter().chain(&self.extra)
+    }
+
     /// Returns a workload by name.
     pub fn workload(&self, name: &str) -> Option<&WorkloadRecord> {
-        self.workloads.iter().chain(&self.extra).find(|workload| workload.name == name)
+        self.shapes().find(|workload| workload.name == name)
     }
 
     /// Returns a kernel by name.

@@ -143,6 +143,6 @@ fn board_workloads(record: &RunRecord, trials: &[TrialSummary], fidelity: Fideli
         .filter(|trial| trial.fidelity == fidelity && !trial.is_baseline())
         .flat_map(|trial| &trial.workloads)
         .collect();
-    let known = record.lab.workloads.iter().map(|workload| &workload.name);
+    let known = record.lab.shapes().map(|workload| &workload.name);
     known.filter(|name| asked.contains(name)).cloned().collect()
 }

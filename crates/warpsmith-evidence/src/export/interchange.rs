@@ -56,7 +56,7 @@ pub(super) fn write_spaces(
     let environment = store.environment(&record.environment)?;
     let trials = store.trials(&record.id)?;
     for kernel in record.lab.kernels.iter().filter(|kernel| !kernel.tunables.is_empty()) {
-        for workload in &record.lab.workloads {
+        for workload in record.lab.shapes() {
             let space = space_of(&environment, kernel, workload, &trials);
             if space.trials.is_empty() {
                 continue;

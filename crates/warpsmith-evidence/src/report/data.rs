@@ -50,6 +50,7 @@ pub(super) fn summarise(data: &ReportData) -> Vec<TrialSummary> {
 pub(super) struct View<'a> {
     pub(super) data: &'a ReportData,
     pub(super) lab: &'a LabRecord,
+    columns: Vec<&'a WorkloadRecord>,
     pub(super) summaries: &'a [TrialSummary],
     /// One per trial, in the same order.
     pub(super) scores: Vec<Score>,
@@ -133,7 +134,17 @@ impl<'a> View<'a> {
         let comparison = comparison_view(data, decided.as_ref());
         let winner = decided.map(|decided| winner_view(data, decided, comparison.as_ref()));
         let scores = scores(data, summaries);
-        Self { data, lab: &run.lab, summaries, scores, board, winner, comparison }
+        let asked = |extra: &&WorkloadRecord| {
+            summaries.iter().any(|trial| trial.workloads.contains(&extra.name))
+        };
+        let columns = run.lab.workloads.iter().chain(run.lab.extra.iter().filter(asked)).collect();
+        Self { data, lab: &run.lab, columns, summaries, scores, board, winner, comparison }
+    }
+
+    /// Returns the shapes that the table of trials has a column for: the workloads, and those of the extra
+    /// ones that a trial was asked for.
+    pub(super) fn columns(&self) -> &[&'a WorkloadRecord] {
+        &self.columns
     }
 
     /// Says what a time means on this machine: the share of the measured ceiling that binds.

@@ -45,7 +45,7 @@ pub(super) fn pack(view: &View<'_>) -> Packed {
         .zip(view.summaries.iter().zip(&view.scores))
         .map(|(record, (summary, score))| row(record, summary, *score, view, &mut tables))
         .collect();
-    let workloads: Vec<&str> = view.lab.workloads.iter().map(|w| w.name.as_str()).collect();
+    let workloads: Vec<&str> = view.columns().iter().map(|w| w.name.as_str()).collect();
     let document = json!({
         "workloads": visible_all(workloads),
         "rows": rows,
@@ -135,7 +135,7 @@ fn pack_measurement(measurement: &Measurement, view: &View<'_>) -> Json {
         StopReason::Budget => "time used up",
         StopReason::Hopeless => "hopeless",
     };
-    let workload = view.lab.workloads.iter().position(|w| w.name == measurement.workload);
+    let workload = view.columns().iter().position(|w| w.name == measurement.workload);
     let (low, high, strip) = strip(&measurement.samples_s);
     json!([
         workload.map_or_else(|| json!(visible(&measurement.workload)), |idx| json!(idx)),

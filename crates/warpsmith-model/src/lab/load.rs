@@ -104,7 +104,7 @@ pub fn parse_kernel(
     if front::is_front(name) {
         return check_front(contract, &lab.axes, &lab.kernels, &mut errors).ok_or(errors);
     }
-    let named: Vec<Workload> = lab.workloads.iter().chain(&lab.extra).cloned().collect();
+    let named: Vec<Workload> = lab.shapes().cloned().collect();
     let shapes = Shape::of(&named, &lab.proofs);
     let tensors = lab.tensors.iter().map(|tensor| tensor.name.as_str());
     let scalars = lab.scalars.iter().map(|scalar| scalar.name.as_str());

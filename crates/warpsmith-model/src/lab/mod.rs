@@ -556,9 +556,14 @@ impl Lab {
         }
     }
 
+    /// Returns every shape that a command may name: the workloads, then the extra ones.
+    pub fn shapes(&self) -> impl Iterator<Item = &Workload> {
+        self.workloads.iter().chain(&self.extra)
+    }
+
     /// Returns a workload by name.
     pub fn workload(&self, name: &str) -> Option<&Workload> {
-        self.workloads.iter().chain(&self.extra).find(|workload| workload.name == name)
+        self.shapes().find(|workload| workload.name == name)
     }
 
     /// Returns a baseline by name.

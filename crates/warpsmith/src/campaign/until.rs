@@ -96,7 +96,7 @@ impl Campaign {
         let ceilings = ceilings.context("the machine's ceilings are measured before the search")?;
         let lab = &self.loaded.lab;
         let mut times = BTreeMap::new();
-        for workload in &lab.workloads {
+        for workload in lab.shapes() {
             let work = bind::work_size(lab, workload)?;
             let roof_s = roofline::roofline_s(&ceilings, work, lab.arithmetic_dtype(workload));
             times.insert(workload.name.clone(), roof_s / share);

@@ -329,8 +329,7 @@ pub fn with_campaign<T>(
 pub fn check_workloads(lab: &Lab, names: &[String]) -> Result<()> {
     for name in names {
         if lab.workload(name).is_none() {
-            let all = lab.workloads.iter().chain(&lab.extra);
-            let known: Vec<&str> = all.map(|it| it.name.as_str()).collect();
+            let known: Vec<&str> = lab.shapes().map(|it| it.name.as_str()).collect();
             let meant = suggest::closest(name, known.iter().copied());
             let meant = meant.map_or_else(String::new, |meant| format!("did you mean `{meant}`? "));
             anyhow::bail!(

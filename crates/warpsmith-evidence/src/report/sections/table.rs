@@ -29,7 +29,7 @@ pub(super) fn body(view: &View<'_>) -> Html {
     ]
     .into_iter()
     .collect();
-    for (idx, workload) in view.lab.workloads.iter().enumerate() {
+    for (idx, workload) in view.columns().iter().enumerate() {
         headings.push(heading(&workload.name, &format!("w{idx}"), "num"));
     }
     html!(
