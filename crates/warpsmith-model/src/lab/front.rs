@@ -168,6 +168,9 @@ fn check_route(
     let mut near = Vec::new();
     for axis in axes {
         match file.near.get(axis.as_str()) {
+            Some(value) if **value < 0 => {
+                document.report(value.span(), format!("`{axis}` must not be negative"));
+            }
             Some(value) => near.push((axis.clone(), **value)),
             None => document.report(file.near.span(), format!("`near` has no `{axis}`")),
         }

@@ -106,6 +106,7 @@ fn what_is_wrong_with_a_front_is_said_with_its_place() {
         ("VEC_BYTES = 32", "VEC_BYTES = 33", "front.toml:13:24: `33` is no value of `VEC_BYTES`"),
         ("ROWS = 4", "ROWS = 4, DEPTH = 1", "front.toml:13:38: `10_vector` has no tunable `DEPTH`"),
         ("N = 64, ", "", "front.toml:7:10: `near` has no `N`"),
+        ("N = 64, ", "N = -1, ", "front.toml:7:16: `N` must not be negative"),
         ("exact   = [\"D\"]", "exact = [\"E\"]", "front.toml:4:10: unknown axis `E`"),
         ("summary", "sumary", "unknown key `sumary`"),
     ] {

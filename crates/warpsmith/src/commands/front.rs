@@ -16,7 +16,7 @@ use warpsmith_model::{
 
 use super::{CliFailure, Context, compare, plain_settings, summary, with_campaign};
 use crate::campaign::{Campaign, Winner, passed};
-use crate::output::{Table, result, say};
+use crate::output::{Table, WARN, paint, result, say};
 
 /// Choose the fastest kernel for every workload, and make the choice the lab's front
 ///
@@ -66,6 +66,8 @@ pub fn run(context: &Context, arguments: FrontArgs) -> Result<()> {
     let document = with_campaign(context, &lab, settings, |campaign| {
         summary::announce(campaign);
         campaign.require_sanitizers()?;
+        let path = arguments.out.clone().unwrap_or_else(|| campaign.loaded.dir.join("front.toml"));
+        check_early(&campaign.loaded.lab, &arguments.exact, &path)?;
         let considered = considered(campaign, &arguments.contenders)?;
         let mut workloads = compare::workloads(campaign, &arguments.workload)?;
         if arguments.workload.is_empty() {
@@ -77,6 +79,9 @@ pub fn run(context: &Context, arguments: FrontArgs) -> Result<()> {
         let purpose = ComparisonPurpose::Final;
         let (rounds, time_s) = (arguments.rounds.max(1), arguments.time);
         let record = campaign.compare_now(purpose, contenders, workloads, rounds, time_s)?;
+        if let Some(failed) = summary::failures(&record) {
+            say(format!("  {} cannot be chosen: {failed}", paint(WARN, "failed")));
+        }
         let choices = dispatch(&record, &|_| true);
         if let Some(without) =
             record.workloads.iter().find(|on| !choices.iter().any(|it| it.workload == on.workload))
@@ -103,7 +108,6 @@ pub fn run(context: &Context, arguments: FrontArgs) -> Result<()> {
             );
             return Err(CliFailure::Candidate(words).into());
         }
-        let path = arguments.out.clone().unwrap_or_else(|| campaign.loaded.dir.join("front.toml"));
         write_whole(&path, &text)?;
         if !context.json {
             table(&record, &choices);
@@ -115,6 +119,21 @@ pub fn run(context: &Context, arguments: FrontArgs) -> Result<()> {
         crate::output::json(&document)?;
     }
     Ok(())
+}
+
+/// Refuses what would only be found wrong after everything was measured.
+fn check_early(lab: &Lab, exact: &[String], path: &Path) -> Result<()> {
+    if let Some(unknown) = exact.iter().find(|axis| !lab.axes.contains(axis)) {
+        bail!("--exact {unknown}: the lab has no such axis\nhint: it has {}", lab.axes.join(", "));
+    }
+    // A name alone has an empty parent.
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    match folder.filter(|folder| !folder.is_dir()) {
+        Some(missing) => {
+            bail!("--out {}: there is no folder {}", path.display(), missing.display())
+        }
+        None => Ok(()),
+    }
 }
 
 /// Finds who may be chosen, without repetition.

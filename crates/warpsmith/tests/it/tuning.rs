@@ -287,9 +287,38 @@ fn a_front_launches_what_was_fastest_and_is_gated_like_any_kernel() {
     assert!(said.contains("was edited since"), "{said}");
 
     // It has no source to evolve, and cannot be a part of itself.
+    let said = project.fails(2, &["front", "labs/probe", "--exact", "Q"]);
+    assert!(said.contains("no such axis") && said.contains("N, D"), "{said}");
+    let said = project.fails(2, &["front", "labs/probe", "--out", "nowhere/front.toml"]);
+    assert!(said.contains("there is no folder nowhere"), "{said}");
     let said = project.fails(2, &["front", "labs/probe", "front"]);
     assert!(said.contains("cannot be chosen itself"), "{said}");
     std::fs::write(&file, "format = 1\n").expect("broken");
     let said = project.fails(2, &["check", "labs/probe"]);
     assert!(said.contains("front.toml"), "{said}");
+}
+
+#[test]
+fn an_extra_shape_is_searched_where_it_is_named_and_nowhere_else() {
+    let project = Project::new();
+    let manifest = project.lab().join("lab.toml");
+    let text = std::fs::read_to_string(&manifest).expect("the lab");
+    let extra = "[[extra]]\nname = \"further\"\naxes = { N = 100, D = 512 }\n\n[[proof]]";
+    std::fs::write(&manifest, text.replacen("[[proof]]", extra, 1)).expect("written");
+    let named = ["--workload", "further", "--until", "roofline:1000", "--budget", "4"];
+    let tuned = project.json(&tune(&named));
+    assert_eq!(tuned["workloads"][0]["workload"], "further", "{tuned}");
+
+    // Whoever reads the evidence finds it.
+    let run = tuned["run"].as_str().expect("a run");
+    let files = project.json(&["export", run, "--format", "kernel-tuner"]);
+    let files = files["files"].as_array().expect("files");
+    assert!(files.iter().any(|file| file.to_string().contains("@further")), "{files:?}");
+    let report = project.json(&["report", run]);
+    let report = project.path().join(report["report"].as_str().expect("a path"));
+    let html = std::fs::read_to_string(report).expect("the report");
+    assert!(html.contains(">further<"), "the table of trials has a column for it");
+
+    let checks = project.json(&["check", "labs/probe", "--kernel", "00_naive", "--quick"]);
+    assert!(!checks.to_string().contains("further"), "{checks}");
 }
