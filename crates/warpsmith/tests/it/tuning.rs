@@ -305,7 +305,7 @@ fn an_extra_shape_is_searched_where_it_is_named_and_nowhere_else() {
     let text = std::fs::read_to_string(&manifest).expect("the lab");
     let extra = "[[extra]]\nname = \"further\"\naxes = { N = 100, D = 512 }\n\n[[proof]]";
     std::fs::write(&manifest, text.replacen("[[proof]]", extra, 1)).expect("written");
-    let named = ["--workload", "further", "--until", "roofline:1000", "--budget", "4"];
+    let named = ["--workload", "further", "--until", "roofline:99", "--budget", "4"];
     let tuned = project.json(&tune(&named));
     assert_eq!(tuned["workloads"][0]["workload"], "further", "{tuned}");
 
