@@ -116,6 +116,10 @@ pub const MOST_CONTENTS: usize = 64;
 /// short have answers that take milliseconds. A CUDA kernel takes microseconds, and wants dozens.
 const CONTENTS_TIME_S: f64 = 0.3;
 const CONTENTS_TIME_BESIDE_CUDA_S: f64 = 1.0;
+/// What one session launches may cost more: with less, every trial of a search opens a second session,
+/// which costs it tens of milliseconds.
+const SESSION_CONTENTS: usize = 5;
+const SESSION_CONTENTS_TIME_S: f64 = 1.0;
 /// Bytes of inputs and answers that the contents of one workload may take, beyond the least.
 const CONTENTS_BYTES: usize = 192 << 20;
 
@@ -181,7 +185,9 @@ impl CaseSet {
             TargetKind::Cpu => (CONTENTS_TIME_S, self.case_s),
             TargetKind::Cuda => (CONTENTS_TIME_BESIDE_CUDA_S, self.answer_s),
         };
-        contents_that_pay(time_s, case_s, case_bytes(plans))
+        let case_bytes = case_bytes(plans);
+        let a_session = contents_that_pay(SESSION_CONTENTS_TIME_S, case_s, case_bytes);
+        contents_that_pay(time_s, case_s, case_bytes).max(a_session.min(SESSION_CONTENTS))
     }
 }
 

@@ -188,3 +188,15 @@ fn small_shapes_get_many_contents_and_large_ones_few() {
     check(1e-3, 48, 4);
     check(1e-3, 1000, 3);
 }
+
+#[test]
+fn one_session_is_enough_for_a_trial_unless_answers_are_dear() {
+    let lab = lab();
+    let plans = bind::tensor_plans(&lab, &lab.workloads[0]).expect("bound");
+    for (case_s, expected) in
+        [(0.001, 64), (0.04, 7), (0.15, SESSION_CONTENTS), (0.25, 4), (2.0, 3)]
+    {
+        let set = CaseSet { case_s, ..CaseSet::default() };
+        assert_eq!(set.contents_that_pay(&lab, &plans), expected, "{case_s} s");
+    }
+}
