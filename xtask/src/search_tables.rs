@@ -80,7 +80,6 @@ pub fn tuners(result: &Value) -> Result<String> {
 
 /// Rows per round of tuning a real kernel with both.
 pub fn kernel(result: &Value) -> Result<String> {
-    let stalled = text(&result["stalled"]);
     let mut lines = vec![
         format!(
             "`{}` on {}: {} configurations, {} evaluations at most, one compiler.",
@@ -96,25 +95,60 @@ pub fn kernel(result: &Value) -> Result<String> {
     ];
     let rounds = result["rounds"].as_array().context("the result has no rounds")?;
     for (idx, round) in rounds.iter().enumerate() {
-        let until = format!("Warpsmith, `--until stalled:{stalled}`");
-        for (name, field, speedup) in [
-            (until.as_str(), "warpsmith", Some("winner_speedup")),
-            ("Warpsmith", "warpsmith_whole", Some("whole_winner_speedup")),
-            ("Kernel Tuner", "kernel_tuner", None),
-        ] {
-            // Results from before a column or a row was thought of do not have it.
-            let Some(own) = round.get(field) else { continue };
-            let ratio = speedup.map_or(Ok(String::new()), |field| ratio(&round[field]))?;
-            let known = |field: &str| own[field].as_f64().map_or_else(String::new, time);
+        let own = round["warpsmith"].as_array().context("a round has no searches of ours")?;
+        for search in own.iter().chain([&round["kernel_tuner"]]) {
+            let name = match (search.get("until"), search["until"].as_str()) {
+                (None, _) => "Kernel Tuner".to_string(),
+                (Some(_), None) => "Warpsmith".to_string(),
+                (Some(_), Some(until)) => format!("Warpsmith, `--until {until}`"),
+            };
+            let speedup = search.get("speedup").map_or(Ok(String::new()), ratio)?;
+            let known = |field: &str| search[field].as_f64().map_or_else(String::new, time);
             lines.push(format!(
-                "| {} | {name} | {} | {} | {} | {} | {ratio} |",
+                "| {} | {name} | {} | {} | {} | {} | {speedup} |",
                 idx + 1,
-                text(&own["evaluations"]),
-                time(number(&own["wall_s"])?),
+                text(&search["evaluations"]),
+                time(number(&search["wall_s"])?),
                 known("searched_s"),
                 known("settled_s"),
             ));
         }
+    }
+    Ok(lines.join("\n"))
+}
+
+/// A row per condition: evaluations and quality where it ends searches, the means over the spaces and each.
+pub fn endings(result: &Value) -> Result<String> {
+    let endings = result["endings"].as_array().context("the result has no endings")?;
+    let distinct = |field: &str| {
+        let mut values: Vec<String> = Vec::new();
+        for row in endings {
+            if !values.contains(&text(&row[field])) {
+                values.push(text(&row[field]));
+            }
+        }
+        values
+    };
+    let caches = distinct("cache");
+    let mut head = "| ends with | evaluations, mean | quality, mean |".to_string();
+    head.extend(caches.iter().map(|cache| format!(" {cache} |")));
+    let mut lines = vec![head, format!("|---|--:|--:|{}", "--:|".repeat(caches.len()))];
+    for until in distinct("until") {
+        let own: Vec<&Value> = endings.iter().filter(|row| text(&row["until"]) == until).collect();
+        let mean = |field: &str| {
+            let sum: f64 = own.iter().map(|row| number(&row[field])).sum::<Result<f64>>()?;
+            Ok::<f64, anyhow::Error>(sum / own.len() as f64)
+        };
+        let mut line =
+            format!("| `{until}` | {:.0} | {:.3} |", mean("evaluations")?, mean("mean")?);
+        for row in own {
+            line += &format!(
+                " {:.3} after {:.0} |",
+                number(&row["mean"])?,
+                number(&row["evaluations"])?
+            );
+        }
+        lines.push(line);
     }
     Ok(lines.join("\n"))
 }

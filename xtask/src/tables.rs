@@ -230,8 +230,9 @@ fn rendered() -> Result<Vec<(PathBuf, String)>> {
     }
     let page = root.join("docs/search.md");
     let mut text = fs::read_to_string(&page)?;
-    let tables: [(&str, Renderer); 4] = [
+    let tables: [(&str, Renderer); 5] = [
         ("search", search_table),
+        ("search-endings", search_tables::endings),
         ("search-spaces", search_tables::spaces),
         ("search-simulate", search_tables::tuners),
         ("search-kernel", search_tables::kernel),

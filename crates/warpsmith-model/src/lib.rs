@@ -66,7 +66,7 @@ pub use record::{
     PairedRounds, RunRecord, RunStatus, RunTrial, ScalarKind, ScalarRecord, TensorRecord,
     TunableRecord, WorkloadRecord,
 };
-pub use settings::{Goal, Objective, RunSettings, SeedFrom, Until};
+pub use settings::{Goal, Objective, PROGRESS, RunSettings, SeedFrom, Until};
 pub use trial::{
     Blob, Build, CrashCause, ErrorSize, Finding, Measurement, Mismatch, MismatchKind, Outcome,
     PlainError, SANITIZER_NOTE, Stage, StopReason, Trial, Verdict,

@@ -178,6 +178,10 @@ impl FromStr for Objective {
     }
 }
 
+/// A best counts as progress when it takes less than this share of the one before: ranking tells times apart
+/// by five percent, so lesser steps are mostly luck, of which a search never runs out.
+pub const PROGRESS: f64 = 0.99;
+
 /// What ends a search before its budget does.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -200,13 +204,19 @@ pub enum Until {
         /// Above -100.
         percent: f64,
     },
+    /// The model of a guided search expects less than so many percent from every configuration that is left.
+    Expected {
+        /// Above 0 and below 100.
+        percent: f64,
+    },
 }
 
 impl FromStr for Until {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let usage = "use stalled:TRIALS, roofline:PERCENT or baseline:NAME:PERCENT";
+        let usage =
+            "use stalled:TRIALS, expected:PERCENT, roofline:PERCENT or baseline:NAME:PERCENT";
         let percent = |number: &str| {
             let parsed = number.parse::<f64>().ok().filter(|value| value.is_finite());
             parsed.ok_or_else(|| format!("`{number}` in `{text}` is not a number of percent"))
@@ -215,6 +225,10 @@ impl FromStr for Until {
             ["stalled", trials] => match trials.parse() {
                 Ok(trials) if trials > 0 => Ok(Self::Stalled { trials }),
                 _ => Err(format!("`{trials}` in `{text}` is not a number of trials of at least 1")),
+            },
+            ["expected", number] => match percent(number)? {
+                percent if percent > 0.0 && percent < 100.0 => Ok(Self::Expected { percent }),
+                _ => Err(format!("`{text}`: the percent must be above 0 and below 100")),
             },
             ["roofline", number] => match percent(number)? {
                 percent if (0.0..100.0).contains(&percent) => Ok(Self::Roofline { percent }),
@@ -235,6 +249,7 @@ impl fmt::Display for Until {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Stalled { trials } => write!(f, "stalled:{trials}"),
+            Self::Expected { percent } => write!(f, "expected:{percent}"),
             Self::Roofline { percent } => write!(f, "roofline:{percent}"),
             Self::Baseline { name, percent } => write!(f, "baseline:{name}:{percent}"),
         }
@@ -247,7 +262,9 @@ mod tests {
 
     #[test]
     fn conditions_are_read_as_they_are_written() {
-        for text in ["stalled:8", "roofline:10", "baseline:numpy:2.5", "baseline:numpy:-10"] {
+        for text in
+            ["stalled:8", "expected:0.1", "roofline:10", "baseline:numpy:2.5", "baseline:numpy:-10"]
+        {
             assert_eq!(text.parse::<Until>().expect(text).to_string(), text);
         }
     }
@@ -260,6 +277,10 @@ mod tests {
             "stalled:0",
             "stalled:-1",
             "stalled:1.5",
+            "expected",
+            "expected:0",
+            "expected:100",
+            "expected:nan",
             "roofline:100",
             "roofline:-1",
             "roofline:nan",

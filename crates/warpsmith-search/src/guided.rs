@@ -92,6 +92,8 @@ pub(crate) struct Guided {
 struct Plan {
     observations: Option<usize>,
     candidates: Vec<u128>,
+    /// By how much of the best time the first candidate is expected to be better.
+    outlook: Option<f64>,
 }
 
 /// Scales, which model to ask, and from how many observations both were learned.
@@ -152,7 +154,6 @@ impl Guided {
     fn choose(&mut self) -> Option<u128> {
         let taken = self.history.len();
         let mut rng = Rng::derive(self.seed, &format!("proposal {taken}"));
-        let times = self.observed.iter().filter(|observed| observed.log_time.is_some()).count();
         if taken == 0 {
             return Some(self.middle(&mut rng));
         }
@@ -160,14 +161,10 @@ impl Guided {
             return self.spread(&mut rng);
         }
         let is_randoms_turn = self.strategy == Strategy::Auto && taken.is_multiple_of(RANDOM_EVERY);
-        if times < MIN_TIMES || is_randoms_turn {
+        if !self.has_lesson() || is_randoms_turn {
             return None;
         }
-        let observations = self.planned_observations();
-        if self.plan.observations != Some(observations) {
-            let candidates = self.planned(observations);
-            self.plan = Plan { observations: Some(observations), candidates };
-        }
+        self.plan_anew_if_due();
         self.plan.candidates.retain(|index| !self.history.is_taken(*index));
         // Proposals of one batch learn nothing from each other, so they had better not be
         // neighbours.
@@ -178,6 +175,20 @@ impl Guided {
         };
         let apart = self.plan.candidates.iter().find(is_apart);
         apart.or_else(|| self.plan.candidates.first()).copied()
+    }
+
+    /// Says whether there are times enough for a model.
+    fn has_lesson(&self) -> bool {
+        let timed = self.observed.iter().filter(|observed| observed.log_time.is_some());
+        timed.count() >= MIN_TIMES
+    }
+
+    /// Makes a new plan where there is reason for one.
+    fn plan_anew_if_due(&mut self) {
+        let observations = self.planned_observations();
+        if self.plan.observations != Some(observations) {
+            self.plan = self.planned(observations);
+        }
     }
 
     /// Returns how many observations the current plan is of: all at first, and later all but the
@@ -232,7 +243,7 @@ impl Guided {
     }
 
     /// Ranks candidates by the first so many observations.
-    fn planned(&mut self, observations: usize) -> Vec<u128> {
+    fn planned(&mut self, observations: usize) -> Plan {
         let mut rng = Rng::derive(self.seed, &format!("plan {observations}"));
         if self.strategy != Strategy::Surrogate {
             self.catch_up(observations);
@@ -246,9 +257,9 @@ impl Guided {
         let space = Arc::clone(&self.history.space);
         let candidates = candidates(&space, &self.features, known, &mut rng);
         let Some(lesson) = Lesson::of(known) else {
-            return Vec::new();
+            return Plan { observations: Some(observations), ..Plan::default() };
         };
-        let best = lesson.best;
+        let (best, deviation) = (lesson.best, lesson.deviation);
         let predictions = match model {
             Model::Forest => {
                 let forest = Forest::fit(&self.features, &lesson.x, &lesson.y, &mut rng);
@@ -271,7 +282,11 @@ impl Guided {
             })
             .collect();
         ranked.sort_by(|(a, _), (b, _)| b.total_cmp(a));
-        ranked.into_iter().map(|(_, index)| index).collect()
+        Plan {
+            observations: Some(observations),
+            outlook: ranked.first().map(|(worth, _)| worth.exp() * deviation),
+            candidates: ranked.into_iter().map(|(_, index)| index).collect(),
+        }
     }
 
     /// Predicts the candidates that are worth it.
@@ -344,6 +359,15 @@ impl Proposer for Guided {
             Some(known) => known.log_time = log_time,
             None => self.observed.push(Observed { index, levels, log_time }),
         }
+    }
+
+    fn outlook(&mut self) -> Option<f64> {
+        // Of the first ones, which are spread, nothing is expected but to learn.
+        if self.observed.len() < SPREAD || !self.has_lesson() {
+            return None;
+        }
+        self.plan_anew_if_due();
+        self.plan.outlook
     }
 }
 

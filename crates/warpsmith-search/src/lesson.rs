@@ -47,6 +47,8 @@ pub(crate) struct Lesson<'a> {
     pub(crate) y: Vec<f64>,
     /// The least of `y`.
     pub(crate) best: f64,
+    /// What 1 stands for in `y`: so much of the logarithm of the time.
+    pub(crate) deviation: f64,
 }
 
 impl<'a> Lesson<'a> {
@@ -62,7 +64,7 @@ impl<'a> Lesson<'a> {
         let deviation = (y.iter().map(|y| (y - mean).powi(2)).sum::<f64>() / n).sqrt().max(1e-9);
         y.iter_mut().for_each(|y| *y = (*y - mean) / deviation);
         let best = y.iter().copied().fold(f64::INFINITY, f64::min);
-        Some(Self { x, y, best })
+        Some(Self { x, y, best, deviation })
     }
 
     /// Leaves out what is too much for a Gaussian process: keeps the best, and of the others a few
@@ -83,6 +85,7 @@ impl<'a> Lesson<'a> {
             x: kept.iter().map(|idx| self.x[*idx]).collect(),
             y: kept.iter().map(|idx| self.y[*idx]).collect(),
             best: self.best,
+            deviation: self.deviation,
         }
     }
 

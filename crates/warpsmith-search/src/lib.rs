@@ -73,6 +73,12 @@ pub trait Proposer {
 
     /// Learns from a finding, whoever proposed its candidate.
     fn observe(&mut self, finding: &Finding);
+
+    /// Returns the share of the best time that the most promising configuration is expected to save, after all
+    /// that was observed; none where there is no model, or not yet. Changes nothing about what is proposed.
+    fn outlook(&mut self) -> Option<f64> {
+        None
+    }
 }
 
 /// A configuration worth trying.

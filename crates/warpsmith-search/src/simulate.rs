@@ -10,34 +10,73 @@
 use std::sync::Arc;
 
 use warpsmith_model::stats::median;
+use warpsmith_model::{PROGRESS, Until};
 
 use crate::recorded::Recorded;
 use crate::{ProposeError, Strategy, score, strategy};
 
-/// Runs a strategy for this many evaluations, or until nothing is left, and returns the best time
-/// (in milliseconds) after each; infinite until something ran.
+/// How a search went.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Course {
+    /// The best time in milliseconds after each evaluation; infinite until something ran.
+    pub best_ms: Vec<f64>,
+    /// The share of the best time that the strategy expected to save with each of them, before it was made; none
+    /// where it had no model. Shorter than the times where the space was exhausted.
+    pub outlook: Vec<Option<f64>>,
+}
+
+impl Course {
+    /// Returns after how many evaluations a search ends that watches its own course; none if that did not
+    /// come, or the condition is about something else.
+    pub fn end(&self, until: &Until) -> Option<usize> {
+        match *until {
+            Until::Stalled { trials } => {
+                let mut progress: Option<(f64, usize)> = None;
+                for (idx, best_ms) in self.best_ms.iter().enumerate() {
+                    let (last_ms, last) = progress.unwrap_or((f64::INFINITY, idx));
+                    if *best_ms < PROGRESS * last_ms {
+                        progress = Some((*best_ms, idx));
+                    } else if best_ms.is_finite() && idx - last >= trials as usize {
+                        return Some(idx + 1);
+                    }
+                }
+                None
+            }
+            // What was expected of an evaluation decides whether it takes place.
+            Until::Expected { percent } => self
+                .outlook
+                .iter()
+                .position(|outlook| outlook.is_some_and(|gain| gain < percent / 100.0)),
+            Until::Roofline { .. } | Until::Baseline { .. } => None,
+        }
+    }
+}
+
+/// Runs a strategy for this many evaluations, or until nothing is left.
 pub fn replay(
     recorded: &Recorded,
     kind: Strategy,
     seed: u64,
     evaluations: usize,
-) -> Result<Vec<f64>, ProposeError> {
+) -> Result<Course, ProposeError> {
     let mut proposer = strategy(kind, Arc::clone(recorded.space()), recorded.config(seed))?;
     let mut best_ms = f64::INFINITY;
-    let mut course = Vec::with_capacity(evaluations);
-    while course.len() < evaluations {
+    let mut course = Course::default();
+    while course.best_ms.len() < evaluations {
+        let outlook = proposer.outlook();
         let Some(proposal) = proposer.propose(1)?.pop() else {
             break;
         };
+        course.outlook.push(outlook);
         let finding = recorded.evaluate(&proposal).expect("proposals are within the space");
         if let Some(time_s) = score(&finding.trial).time_s() {
             best_ms = best_ms.min(time_s * 1e3);
         }
-        course.push(best_ms);
+        course.best_ms.push(best_ms);
         proposer.observe(&finding);
     }
     // A space that is exhausted does not get better.
-    course.resize(evaluations, best_ms);
+    course.best_ms.resize(evaluations, best_ms);
     Ok(course)
 }
 

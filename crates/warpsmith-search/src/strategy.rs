@@ -60,6 +60,11 @@ impl Strategy {
         }
     }
 
+    /// Says whether it has a model of the times, and so an [outlook](Proposer::outlook).
+    pub fn has_model(self) -> bool {
+        matches!(self, Self::Auto | Self::Gaussian | Self::Surrogate)
+    }
+
     pub(crate) fn origin(self) -> Origin {
         Origin::Tuned { strategy: self.name().to_string() }
     }

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use warpsmith_search::recorded::{Failure, Measured, Recorded};
-use warpsmith_search::simulate::{Methodology, Summary, quality, random_exact, replay};
+use warpsmith_search::simulate::{Course, Methodology, Summary, quality, random_exact, replay};
 use warpsmith_search::{SpaceSpec, Strategy};
 
 fn file(folder: &str, name: &str) -> Vec<u8> {
@@ -176,7 +176,7 @@ fn the_closed_form_of_random_search_is_what_random_search_does() {
         let qualities: Vec<f64> = (0..3000)
             .map(|seed| {
                 let course = replay(&recorded, Strategy::Random, seed, k).expect("a replay");
-                quality(&recorded, course[k - 1])
+                quality(&recorded, course.best_ms[k - 1])
             })
             .collect();
         let (found, exact) =
@@ -196,10 +196,51 @@ fn the_score_is_0_for_random_search_and_1_for_the_optimum_at_once() {
     let at_once = vec![vec![recorded.optimum_ms(); evaluations]];
     assert!((methodology.score(&at_once) - 1.0).abs() < 1e-12);
     let courses: Vec<Vec<f64>> = (0..300)
-        .map(|seed| replay(&recorded, Strategy::Random, seed, evaluations).expect("a replay"))
+        .map(|seed| {
+            replay(&recorded, Strategy::Random, seed, evaluations).expect("a replay").best_ms
+        })
         .collect();
     // Failures cost random search some of its evaluations, which the baseline does not know.
     assert!(methodology.score(&courses).abs() < 0.5, "{}", methodology.score(&courses));
+}
+
+#[test]
+fn a_course_ends_when_it_stalls_or_when_too_little_is_expected() {
+    let course = Course {
+        // Nothing runs at first; the fourth is better by less than a percent.
+        best_ms: vec![f64::INFINITY, f64::INFINITY, 10.0, 9.95, 9.95, 8.0, 8.0, 8.0],
+        outlook: vec![None, None, None, Some(0.2), Some(0.01), Some(0.03), Some(0.004), Some(0.0)],
+    };
+    let end = |until: &str| course.end(&until.parse().expect(until));
+    assert_eq!(end("stalled:1"), Some(4));
+    assert_eq!(end("stalled:2"), Some(5));
+    assert_eq!(end("stalled:3"), None);
+    assert_eq!(end("expected:2"), Some(4), "the fifth is not made");
+    assert_eq!(end("expected:0.5"), Some(6));
+    assert_eq!(end("roofline:5"), None);
+}
+
+#[test]
+fn a_search_expects_less_and_less_and_asking_changes_nothing() {
+    let simulated = crate::simulated::Simulated::recorded("pnpoly_RTX3090");
+    let (mut asked, mut unasked) =
+        (simulated.proposer(Strategy::Auto, 3), simulated.proposer(Strategy::Auto, 3));
+    let mut outlooks = Vec::new();
+    for _ in 0..60 {
+        outlooks.push(asked.outlook());
+        let proposals = asked.propose(1).expect("a proposal");
+        assert_eq!(proposals, unasked.propose(1).expect("a proposal"));
+        let finding = simulated.evaluate(&proposals[0]);
+        asked.observe(&finding);
+        unasked.observe(&finding);
+    }
+    assert!(outlooks[..8].iter().all(Option::is_none), "{outlooks:?}");
+    let mean = |outlooks: &[Option<f64>]| {
+        outlooks.iter().map(|outlook| outlook.expect("a model")).sum::<f64>() / 10.0
+    };
+    let (early, late) = (mean(&outlooks[8..18]), mean(&outlooks[50..]));
+    assert!(early > 3.0 * late && late >= 0.0, "{early} {late}");
+    assert_eq!(simulated.proposer(Strategy::Random, 3).outlook(), None);
 }
 
 #[test]

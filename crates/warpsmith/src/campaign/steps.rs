@@ -8,8 +8,8 @@ use anyhow::{Context, Result, bail};
 use warpsmith_device::{bind, cuda};
 use warpsmith_model::lab::{Kernel, Lab, TargetKind, Workload};
 use warpsmith_model::{
-    Answer, Ask, Candidate, ChainRecord, Environment, Fidelity, Finding, Objective, Origin, Params,
-    Trial, Value, suggest, units,
+    Answer, Ask, Candidate, ChainRecord, Environment, Fidelity, Finding, Objective, Origin,
+    PROGRESS, Params, Trial, Value, suggest, units,
 };
 use warpsmith_search::{
     Evolution, Proposal, Proposer, Score, Space, Strategy, StrategyConfig, score, strategy,
@@ -272,8 +272,10 @@ impl Campaign {
             && started.elapsed().as_secs_f64() < budget.seconds
         {
             self.stop_if_asked()?;
-            if let Some(met) = stops.iter().find(|stop| stop.is_met(trials.best(), trials.since()))
-            {
+            let asks_model = stops.iter().any(Stop::asks_model);
+            let outlook = if asks_model { proposer.outlook() } else { None };
+            let is_met = |stop: &&Stop| stop.is_met(trials.best(), trials.since(), outlook);
+            if let Some(met) = stops.iter().find(is_met) {
                 say(format!("  {name} ends early: {} holds", met.words()));
                 break;
             }
@@ -501,10 +503,6 @@ struct Trials {
     /// The last best that was progress, by what the objective makes small.
     progress: Option<(f64, usize)>,
 }
-
-/// A best counts as progress when it takes less than this share of the one before: ranking tells times apart
-/// by five percent, so lesser steps are mostly luck, of which a search never runs out.
-const PROGRESS: f64 = 0.99;
 
 impl Trials {
     fn new(objective: Objective) -> Self {

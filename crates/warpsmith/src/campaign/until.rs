@@ -7,9 +7,10 @@ use warpsmith_device::bind;
 use warpsmith_model::lab::Kernel;
 use warpsmith_model::stats::{geomean, median};
 use warpsmith_model::{
-    ComparisonPurpose, ComparisonRecord, ContenderKind, ContenderRequest, Lab, PairedRounds, Trial,
-    Until, roofline, suggest,
+    ComparisonPurpose, ComparisonRecord, ContenderKind, ContenderRequest, Lab, PairedRounds,
+    RunSettings, Trial, Until, roofline, suggest,
 };
+use warpsmith_search::Strategy;
 
 use super::objective::medians;
 use super::{Campaign, missing_words};
@@ -29,11 +30,26 @@ pub struct Stop {
 }
 
 impl Stop {
-    /// Says whether the search may end: `since_progress` trials have passed since the best got better.
-    pub fn is_met(&self, best: Option<&Trial>, since_progress: usize) -> bool {
+    /// Says whether it depends on what the strategy expects.
+    pub fn asks_model(&self) -> bool {
+        matches!(self.until, Until::Expected { .. })
+    }
+
+    /// Says whether the search may end: `since_progress` trials have passed since the best got better, and
+    /// the strategy expects to save `outlook` of the best time with the next one, if it says so.
+    pub fn is_met(
+        &self,
+        best: Option<&Trial>,
+        since_progress: usize,
+        outlook: Option<f64>,
+    ) -> bool {
         let Some(best) = best else { return false };
-        if let Until::Stalled { trials } = self.until {
-            return since_progress >= trials as usize;
+        match self.until {
+            Until::Stalled { trials } => return since_progress >= trials as usize,
+            Until::Expected { percent } => {
+                return outlook.is_some_and(|gain| gain < percent / 100.0);
+            }
+            Until::Roofline { .. } | Until::Baseline { .. } => {}
         }
         let times = medians(best);
         let ratio = |(workload, target_s): (&String, &f64)| {
@@ -50,9 +66,20 @@ impl Stop {
     }
 }
 
-/// Refuses conditions on baselines that the lab does not have.
-pub fn check_until(lab: &Lab, conditions: &[Until]) -> Result<()> {
-    for until in conditions {
+/// Refuses conditions on baselines that the lab does not have, or on expectations that the strategy has not.
+pub fn check_until(lab: &Lab, settings: &RunSettings) -> Result<()> {
+    for until in &settings.until {
+        if let Until::Expected { .. } = until
+            && settings.strategy.parse::<Strategy>().is_ok_and(|strategy| !strategy.has_model())
+        {
+            let with = Strategy::ALL.into_iter().filter(|strategy| strategy.has_model());
+            let with: Vec<&str> = with.map(Strategy::name).collect();
+            bail!(
+                "--until {until}: the strategy `{}` expects nothing of what it proposes\nhint: {} do",
+                settings.strategy,
+                with.join(", ")
+            );
+        }
         let Until::Baseline { name, .. } = until else { continue };
         if lab.baselines.iter().any(|baseline| baseline.name == *name) {
             continue;
@@ -77,7 +104,7 @@ impl Campaign {
         let mut stops = Vec::new();
         for until in self.settings.until.clone() {
             let target_s = match &until {
-                Until::Stalled { .. } => BTreeMap::new(),
+                Until::Stalled { .. } | Until::Expected { .. } => BTreeMap::new(),
                 Until::Roofline { percent } => self.roofline_times(1.0 - percent / 100.0)?,
                 Until::Baseline { name, percent } => {
                     let mut times = self.baseline_times(kernel, name)?;
@@ -184,8 +211,20 @@ mod tests {
     fn a_search_stalls_after_so_many_trials_without_a_better_one() {
         let best = trial(1, 1e-3, 4e-3, Conditions::default());
         let stalled = stop("stalled:3", &[]);
-        assert!(!stalled.is_met(Some(&best), 2) && stalled.is_met(Some(&best), 3));
-        assert!(!stalled.is_met(None, 100), "nothing passed, so there is nothing to settle for");
+        assert!(!stalled.is_met(Some(&best), 2, None) && stalled.is_met(Some(&best), 3, None));
+        assert!(
+            !stalled.is_met(None, 100, None),
+            "nothing passed, so there is nothing to settle for"
+        );
+    }
+
+    #[test]
+    fn a_search_ends_when_its_model_expects_too_little() {
+        let best = trial(1, 1e-3, 4e-3, Conditions::default());
+        let little = stop("expected:0.5", &[]);
+        assert!(little.is_met(Some(&best), 0, Some(0.0049)));
+        assert!(!little.is_met(Some(&best), 0, Some(0.0051)));
+        assert!(!little.is_met(Some(&best), 1000, None), "no model, no expectation");
     }
 
     #[test]
@@ -193,10 +232,10 @@ mod tests {
         let best = trial(1, 1e-3, 4e-3, Conditions::default());
         // Twice as fast as asked on one, 1.9 times as slow on the other.
         let near = stop("roofline:10", &[("small", 2e-3), ("large", 4e-3 / 1.9)]);
-        assert!(near.is_met(Some(&best), 0));
+        assert!(near.is_met(Some(&best), 0, None));
         let far = stop("baseline:lib:0", &[("small", 2e-3), ("large", 4e-3 / 2.1)]);
-        assert!(!far.is_met(Some(&best), 1000));
+        assert!(!far.is_met(Some(&best), 1000, None));
         let other = stop("roofline:10", &[("elsewhere", 1.0)]);
-        assert!(!other.is_met(Some(&best), 0), "no workload in common decides nothing");
+        assert!(!other.is_met(Some(&best), 0, None), "no workload in common decides nothing");
     }
 }

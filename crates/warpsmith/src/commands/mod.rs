@@ -209,8 +209,8 @@ pub struct SearchArgs {
     /// (the worst ratio to the author's choice) or dispatch (each on its own, with a table of winners)
     #[arg(long, default_value = "time", value_name = "NAME")]
     pub objective: String,
-    /// Stop early: stalled:TRIALS without improvement, roofline:PERCENT or baseline:NAME:PERCENT within
-    /// so much of it (repeatable; the first that holds)
+    /// Stop early: stalled:TRIALS without improvement, expected:PERCENT or less of any configuration,
+    /// roofline:PERCENT or baseline:NAME:PERCENT within so much of it (repeatable; the first that holds)
     #[arg(long, value_name = "CONDITION")]
     pub until: Vec<String>,
     /// Where the first proposals come from: micro, none, store (the winners of all earlier runs), a run,
@@ -318,7 +318,7 @@ pub fn with_campaign<T>(
 ) -> Result<T> {
     let loaded = labdir::load(&labdir::for_target(lab, context.target)?)?;
     check_workloads(&loaded.lab, &settings.workloads)?;
-    check_until(&loaded.lab, &settings.until)?;
+    check_until(&loaded.lab, &settings)?;
     let settings = RunSettings { lab_dir: loaded.dir.clone(), ..settings };
     let interrupt = Interrupt::listen()?;
     let campaign = Campaign::start(&context.project, loaded, settings, interrupt)?;

@@ -7,8 +7,9 @@ use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
+use warpsmith_model::Until;
 use warpsmith_model::rng::Rng;
-use warpsmith_search::simulate::{Methodology, Summary, quality, random_exact, replay};
+use warpsmith_search::simulate::{Course, Methodology, Summary, quality, random_exact, replay};
 use warpsmith_search::{Recorded, Strategy};
 
 use super::Context;
@@ -34,6 +35,10 @@ pub struct SimulateArgs {
     /// Evaluations after which to look
     #[arg(long, value_name = "N", num_args = 1.., default_values_t = [25, 50, 100, 200])]
     budget: Vec<usize>,
+    /// Also say after how many evaluations a search ends under a condition, and how good it is then:
+    /// stalled:TRIALS or expected:PERCENT, as for `tune`; one that does not end has the longest budget
+    #[arg(long, value_name = "CONDITION", num_args = 1..)]
+    until: Vec<String>,
     /// Searches of each space by each strategy
     #[arg(long, value_name = "N", default_value_t = 30)]
     repeats: usize,
@@ -63,6 +68,8 @@ struct Courses {
     cache: usize,
     strategy: Strategy,
     best_ms: Vec<Vec<f64>>,
+    /// After how many evaluations each repeat ends, by condition.
+    ends: Vec<Vec<usize>>,
 }
 
 pub fn run(context: &Context, arguments: SimulateArgs) -> Result<()> {
@@ -74,8 +81,9 @@ pub fn run(context: &Context, arguments: SimulateArgs) -> Result<()> {
         .iter()
         .map(|name| name.parse().map_err(anyhow::Error::msg))
         .collect::<Result<Vec<Strategy>>>()?;
+    let conditions = conditions(&arguments.until)?;
     let caches = arguments.cache.iter().map(|path| load(path)).collect::<Result<Vec<Cache>>>()?;
-    let courses = replay_all(&caches, &strategies, &arguments)?;
+    let courses = replay_all(&caches, &strategies, &conditions, &arguments)?;
     let curves = mean_curves(&caches, &courses, &strategies, &arguments);
     if let Some(path) = &arguments.plot {
         let title = format!("Mean of {} repeats on {} spaces", arguments.repeats, caches.len());
@@ -84,9 +92,12 @@ pub fn run(context: &Context, arguments: SimulateArgs) -> Result<()> {
         say(format!("  wrote {}", path.display()));
     }
     if context.json {
-        return json(&document(&caches, &courses, &arguments));
+        return json(&document(&caches, &courses, &conditions, &arguments));
     }
     tables(&caches, &courses, &arguments);
+    if !conditions.is_empty() {
+        endings_table(&caches, &courses, &conditions);
+    }
     let low = curves::floor_of(&curves);
     let longest = curves.iter().map(|curve| curve.name.len()).max().unwrap_or(0);
     result("");
@@ -99,6 +110,19 @@ pub fn run(context: &Context, arguments: SimulateArgs) -> Result<()> {
         curves.first().map_or(0, |curve| curve.quality.len())
     ));
     Ok(())
+}
+
+/// Reads the conditions; refuses those that a recorded space cannot decide.
+fn conditions(texts: &[String]) -> Result<Vec<Until>> {
+    let read = |text: &String| match text.parse() {
+        Ok(until @ (Until::Stalled { .. } | Until::Expected { .. })) => Ok(until),
+        Ok(until) => bail!(
+            "--until {until}: a recorded space has neither a roofline nor baselines\n\
+             hint: use stalled:TRIALS or expected:PERCENT"
+        ),
+        Err(error) => bail!("--until: {error}"),
+    };
+    texts.iter().map(read).collect()
 }
 
 fn longest_budget(arguments: &SimulateArgs) -> usize {
@@ -147,6 +171,7 @@ fn load(path: &Path) -> Result<Cache> {
 fn replay_all(
     caches: &[Cache],
     strategies: &[Strategy],
+    conditions: &[Until],
     arguments: &SimulateArgs,
 ) -> Result<Vec<Courses>> {
     let budget = longest_budget(arguments);
@@ -161,8 +186,7 @@ fn replay_all(
             jobs.extend(seeds.iter().map(|seed| (cache, *strategy, *seed, evaluations)));
         }
     }
-    let done: Vec<Mutex<Option<Result<Vec<f64>>>>> =
-        jobs.iter().map(|_| Mutex::new(None)).collect();
+    let done: Vec<Mutex<Option<Result<Course>>>> = jobs.iter().map(|_| Mutex::new(None)).collect();
     let next = AtomicUsize::new(0);
     let threads = std::thread::available_parallelism().map_or(1, usize::from).min(jobs.len());
     std::thread::scope(|scope| {
@@ -182,12 +206,16 @@ fn replay_all(
     for ((cache, strategy, ..), course) in jobs.into_iter().zip(done) {
         let course = course.into_inner().unwrap_or_else(PoisonError::into_inner);
         let course = course.context("a replay ended without an answer")??;
-        match courses.last_mut() {
-            Some(last) if last.cache == cache && last.strategy == strategy => {
-                last.best_ms.push(course);
-            }
-            _ => courses.push(Courses { cache, strategy, best_ms: vec![course] }),
+        if !courses.last().is_some_and(|last| last.cache == cache && last.strategy == strategy) {
+            let ends = vec![Vec::new(); conditions.len()];
+            courses.push(Courses { cache, strategy, best_ms: Vec::new(), ends });
         }
+        let last = courses.last_mut().expect("one was pushed if there was none");
+        for (ends, until) in last.ends.iter_mut().zip(conditions) {
+            let longest = budget.min(course.best_ms.len());
+            ends.push(course.end(until).map_or(longest, |end| end.min(longest)));
+        }
+        last.best_ms.push(course.best_ms);
     }
     Ok(courses)
 }
@@ -204,7 +232,24 @@ fn summary(caches: &[Cache], courses: &Courses, budget: usize) -> Summary {
     Summary::of(&qualities).expect("at least one repeat was asked for")
 }
 
-fn document(caches: &[Cache], courses: &[Courses], arguments: &SimulateArgs) -> serde_json::Value {
+/// Returns how good searches are where a condition ends them, and the mean of their evaluations.
+fn ending(caches: &[Cache], courses: &Courses, condition: usize) -> (Summary, f64) {
+    let recorded = &caches[courses.cache].recorded;
+    let ends = &courses.ends[condition];
+    let ended = courses.best_ms.iter().zip(ends);
+    // A search that expects nothing before anything ran has not begun.
+    let qualities: Vec<f64> =
+        ended.map(|(course, end)| quality(recorded, after(course, (*end).max(1)))).collect();
+    let evaluations = ends.iter().sum::<usize>() as f64 / ends.len() as f64;
+    (Summary::of(&qualities).expect("at least one repeat was asked for"), evaluations)
+}
+
+fn document(
+    caches: &[Cache],
+    courses: &[Courses],
+    conditions: &[Until],
+    arguments: &SimulateArgs,
+) -> serde_json::Value {
     let row = |cache: &str, strategy: &str, budget: usize, repeats: usize, s: Summary| {
         serde_json::json!({
             "cache": cache, "strategy": strategy, "budget": budget, "repeats": repeats,
@@ -227,6 +272,21 @@ fn document(caches: &[Cache], courses: &[Courses], arguments: &SimulateArgs) -> 
         }
     }
     let mut document = serde_json::json!({ "rows": rows });
+    if !conditions.is_empty() {
+        let mut endings = Vec::new();
+        for courses in courses {
+            for (idx, until) in conditions.iter().enumerate() {
+                let (s, evaluations) = ending(caches, courses, idx);
+                endings.push(serde_json::json!({
+                    "cache": caches[courses.cache].name, "strategy": courses.strategy.name(),
+                    "until": until.to_string(), "repeats": courses.best_ms.len(),
+                    "evaluations": evaluations, "mean": s.mean, "sem": s.sem,
+                    "median": s.median, "p10": s.p10, "worst": s.worst,
+                }));
+            }
+        }
+        document["endings"] = endings.into();
+    }
     if arguments.score {
         let scores: Vec<serde_json::Value> = courses
             .iter()
@@ -298,6 +358,25 @@ fn tables(caches: &[Cache], courses: &[Courses], arguments: &SimulateArgs) {
         "  optimum over best after so many evaluations; mean of {} repeats ± standard error",
         arguments.repeats
     ));
+}
+
+/// A row per space, strategy and condition: how many evaluations it took, and what they came to.
+fn endings_table(caches: &[Cache], courses: &[Courses], conditions: &[Until]) {
+    let headings = ["space", "strategy", "until", "evaluations", "quality"];
+    let mut table = Table::new(&headings, &[3, 4]);
+    for courses in courses {
+        for (idx, until) in conditions.iter().enumerate() {
+            let (Summary { mean, sem, .. }, evaluations) = ending(caches, courses, idx);
+            table.row(vec![
+                caches[courses.cache].name.clone(),
+                courses.strategy.name().to_string(),
+                until.to_string(),
+                format!("{evaluations:.1}"),
+                format!("{mean:.4} {}", paint(DIM, format!("±{sem:.4}"))),
+            ]);
+        }
+    }
+    result(table.render());
 }
 
 fn add(sums: &mut Vec<f64>, values: &[f64], count: usize) {

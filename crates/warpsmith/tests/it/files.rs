@@ -142,6 +142,17 @@ fn simulations_have_the_promised_fields_and_stand_any_budget() {
     let scored = project.json(&["simulate", "--cache", &cache, "--repeats", "2", "--score"]);
     assert!(scored["scores"][0]["score"].is_number(), "{scored}");
     assert!(project.ok(&["simulate", "--cache", &cache, "--repeats", "2"]).contains('█'));
+    let watched = ["simulate", "--cache", &cache, "--repeats", "2", "--budget", "60", "--until"];
+    let watched = |until: &[&'static str]| [&watched[..], until].concat();
+    let ended = project.json(&watched(&["stalled:5", "expected:0.5"]));
+    let endings = ended["endings"].as_array().expect("endings");
+    assert_eq!(endings.len(), 2, "{ended}");
+    for ending in endings {
+        let evaluations = ending["evaluations"].as_f64().expect("a number");
+        assert!((5.0..=60.0).contains(&evaluations), "{ended}");
+    }
+    let said = project.fails(2, &watched(&["roofline:5"]));
+    assert!(said.contains("neither a roofline nor baselines"), "{said}");
     let said = project.fails(2, &["simulate", "--cache", &cache, "--budget", "0"]);
     assert!(said.contains("--budget"), "{said}");
     let said = project.fails(2, &["simulate", "--cache", &cache, "--strategy", "luck"]);

@@ -251,13 +251,34 @@ fn conditions_and_objectives_that_mean_nothing_are_refused_before_any_work() {
         ("--until", "forever", "stalled:TRIALS"),
         ("--until", "stalled:0", "at least 1"),
         ("--until", "roofline:100", "below 100"),
+        ("--until", "expected:0", "above 0"),
         ("--until", "baseline:none:5", "baseline"),
         ("--objective", "beauty", "dispatch"),
     ] {
         let said = project.fails(2, &tune(&[flag, value]));
         assert!(said.contains(word), "{flag} {value} said\n{said}");
     }
+    let said = project.fails(2, &tune(&["--strategy", "random", "--until", "expected:1"]));
+    assert!(said.contains("`random` expects nothing") && said.contains("gaussian"), "{said}");
     assert!(!project.database().exists(), "nothing was begun");
+}
+
+#[test]
+fn a_search_whose_model_expects_too_little_ends_before_its_budget() {
+    let project = Project::new();
+    let contract = project.lab().join("kernels/10_vector.toml");
+    let text = std::fs::read_to_string(&contract).expect("the contract");
+    let rows = text.lines().find(|line| line.starts_with("ROWS")).expect("a tunable");
+    let wider = text.replacen(rows, "ROWS = [1, 2, 4, 8, 16, 32, 64, 128]", 1);
+    std::fs::write(&contract, wider).expect("written");
+    let limits = ["--until", "expected:99", "--budget", "14", "--workload", "n256d1024"];
+    let said = project.run(&tune(&[&limits[..], &["--seed-from", "none", "--json"]].concat()));
+    let text = crate::support::text(&said.stderr);
+    assert!(said.status.success(), "{text}");
+    // After the first eight there is a model, which does not expect to save almost everything.
+    assert!(text.contains("ends early: expected:99 holds"), "{text}");
+    let ranked = project.evaluations().iter().filter(|(_, fidelity)| fidelity == "rank").count();
+    assert!((8..14).contains(&ranked), "{ranked} trials");
 }
 
 #[test]
