@@ -237,6 +237,24 @@ fn short_launches_are_batched() {
     assert_eq!(batches, [15, 15], "64 cases: one to warm up on and four readings");
 }
 
+/// A candidate could be slow while the number of launches under a reading is estimated, so that a reading
+/// holds one alone and what the harness gives away for nothing is a large part of it.
+#[test]
+fn readings_that_turn_out_short_are_taken_again_with_more_launches() {
+    let mut launches_of_the_gate = 6;
+    let mut fake = with_fast(machine(), move |call, values| {
+        if values.len() == 4096 && launches_of_the_gate > 0 {
+            launches_of_the_gate -= 1;
+            return Ok(1e-3);
+        }
+        Ok(if call.launch == 0 { 1e-3 } else { 1e-5 })
+    });
+    let trial = trial(&mut fake, Fidelity::Full);
+    let small = &trial.outcome.measurements()[0];
+    assert_eq!(small.batch, 15, "64 cases: one to warm up on and four readings");
+    assert!(small.samples_s.iter().all(|sample| (sample / 1e-5 - 1.0).abs() < 1e-6), "{small:?}");
+}
+
 #[test]
 fn faster_than_the_machine_can_be_is_implausible_unless_the_ceilings_were_too_low() {
     let lab = lab();
