@@ -50,6 +50,19 @@ fn new_refuses_to_overwrite_and_refuses_bad_names() {
 }
 
 #[test]
+fn the_readme_of_a_new_lab_names_the_folder_that_it_is_in() {
+    let project = Project::new();
+    project.ok(&["new", "other", "--into", "mine"]);
+    for (readme, command) in [
+        ("labs/probe/README.md", "warpsmith check labs/probe\n"),
+        ("mine/other/README.md", "warpsmith check mine/other\n"),
+    ] {
+        let text = std::fs::read_to_string(project.path().join(readme)).expect("a README");
+        assert!(text.contains(command), "`{command}` is not in\n{text}");
+    }
+}
+
+#[test]
 fn schemas_are_json_for_each_file() {
     let project = Project::new();
     for file in ["lab", "contract", "baseline"] {
