@@ -21,6 +21,7 @@ fn the_whole_job_names_a_winner_and_writes_a_report() {
     let report = project.path().join(summary["report"].as_str().expect("a path"));
     let html = std::fs::read_to_string(&report).expect("the report");
     assert!(html.starts_with("<!DOCTYPE html>") || html.starts_with("<!doctype html>"));
+    assert!(!html.contains("had not ended"), "it is the last step of its run");
 
     let run = summary["run"].as_str().expect("a run");
     assert!(project.ok(&["show", run]).contains("full"));
