@@ -37,6 +37,21 @@ fn the_whole_job_names_a_winner_and_writes_a_report() {
 }
 
 #[test]
+fn a_search_tells_the_speed_up_of_its_winner() {
+    let project = Project::new();
+    let summary = project.json(&["tune", "labs/probe", "--kernel", "10_vector", "--budget", "8"]);
+    let winner = summary["winner"]["params"].as_object().expect("parameters");
+    let speedups = summary["speedups"].as_array().expect("a list");
+    assert!(!speedups.is_empty(), "{summary}");
+    for speedup in speedups {
+        let of = speedup["of"].as_str().expect("a label");
+        for (name, value) in winner {
+            assert!(of.contains(&format!("{name}={value}")), "{of} is not the winner: {summary}");
+        }
+    }
+}
+
+#[test]
 fn a_bundle_has_everything_and_its_hashes() {
     let project = Project::new();
     let arguments = ["evidence", "labs/probe", "--budget", "4", "--time", "5", "--out", "bundle"];
