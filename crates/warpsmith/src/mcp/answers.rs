@@ -10,7 +10,8 @@ use warpsmith_model::lab::Lab;
 use warpsmith_model::roofline::roofline_s;
 use warpsmith_model::stats::{Comparison, median_interval};
 use warpsmith_model::{
-    BlobId, Ceilings, ComparisonRecord, CounterSource, Fidelity, Outcome, RunId, Trial, units,
+    BlobId, Ceilings, ComparisonRecord, CounterSource, CrashCause, Fidelity, Outcome, RunId, Trial,
+    units,
 };
 use warpsmith_search::evolve::{Rejected, diagnosis, failure};
 use warpsmith_search::score;
@@ -406,11 +407,20 @@ fn next_step(it: &Evaluation<'_>) -> String {
             "mend the first error; the signature and the macros are those of read_kernel"
                 .to_string()
         }
-        (Outcome::Crashed { .. }, _) => {
-            "check the ranges of loops and the remainder of the last block: shapes need not be \
-             multiples of a tile"
-                .to_string()
-        }
+        (Outcome::Crashed { cause, .. }, _) => match cause {
+            CrashCause::Forbidden { .. } | CrashCause::Exited { .. } => {
+                "leave it out: a kernel computes its blocks and returns".to_string()
+            }
+            CrashCause::WroteInput { .. } => {
+                "inputs are read-only: write to the outputs, to scratch or to the stack".to_string()
+            }
+            CrashCause::NotLoadable { .. } => {
+                "define what the message names, or do without it".to_string()
+            }
+            _ => "check the ranges of loops and the remainder of the last block: shapes need not be \
+                  multiples of a tile"
+                .to_string(),
+        },
         (Outcome::TimedOut { .. }, _) => {
             "look for a loop that does not end, or that is far slower than the base".to_string()
         }
