@@ -37,10 +37,12 @@ use crate::target::{Clocked, Extent, Fault, LaunchPlan, Session};
 /// crashes says so at once; this is for one that was killed.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// How long a runner may take from being woken to having all threads ready, uncharged. Waking took 23
-/// to 63 µs for the faster half of 2300 commands on two processors that twelve other processes wanted;
-/// what a busy machine adds is charged to honest candidates too, like every other disturbance.
-const WAKING: Duration = Duration::from_micros(150);
+/// How long a runner may take from being woken to having all threads ready, uncharged. Waking took 27
+/// to 72 µs for the faster three quarters of 2900 commands on two processors that four to six other
+/// threads wanted, so medians do not hold any of it. What a busy machine adds is charged to honest
+/// candidates too, like every other disturbance; 150 µs were once a seventh of a reading for a
+/// candidate that took the threads over and worked meanwhile.
+const WAKING: Duration = Duration::from_micros(75);
 
 /// A runner that was started and waits for its plan.
 #[derive(Debug)]
