@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 use clap::Args;
 use warpsmith_model::lab::Kernel;
 use warpsmith_model::{ComparisonPurpose, ComparisonRecord, ContenderRequest, Goal, Lab, Params};
@@ -18,9 +18,9 @@ use crate::output::{DIM, WARN, json, paint, result};
 /// (`30_register_tile:BLOCK_M=32,BLOCK_N=64`), a baseline (`onnxruntime`), the winner of a run
 /// (`run:attention-2026...`) or the candidate of a trial (`trial:5f0c...`). Of candidates that no
 /// file of the lab holds, the evidence has the source. The first is the one that the others are
-/// measured against. With none named: the lab's last rung, its oracle and every baseline. Exits with 1
-/// when a contender fails (its output is wrong, it crashes, it does not compile); a library that is
-/// not installed is listed.
+/// measured against; one alone is timed. With none named: the lab's last rung, its oracle and every
+/// baseline. Exits with 1 when a contender fails (its output is wrong, it crashes, it does not
+/// compile); a library that is not installed is listed.
 #[derive(Debug, Args)]
 pub struct CompareArgs {
     /// Folder of the lab
@@ -96,15 +96,8 @@ fn show(record: &ComparisonRecord) {
     summary::note_lines(&record.notes).into_iter().for_each(result);
 }
 
-/// Refuses what no comparison can come of, before there is a run.
+/// Refuses kernels and values that do not exist, before there is a run.
 fn check_contenders(lab: &Lab, names: &[String]) -> Result<()> {
-    if names.len() == 1 {
-        bail!(
-            "`{}` was named alone, but a comparison needs two\nhint: name a second kernel or a baseline, or \
-             nobody to compare the lab's last rung with its oracle and every baseline",
-            names[0]
-        );
-    }
     let in_the_evidence = |name: &str| name.starts_with("run:") || name.starts_with("trial:");
     let is_baseline = |name: &str| lab.baselines.iter().any(|baseline| baseline.name == name);
     for name in names.iter().filter(|name| !in_the_evidence(name) && !is_baseline(name)) {

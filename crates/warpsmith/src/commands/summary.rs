@@ -234,6 +234,9 @@ fn comparison_table_of(record: &ComparisonRecord, contender: usize) -> String {
         return String::new();
     }
     let first = &others.remove(contender);
+    if others.is_empty() {
+        return times_table(record, first);
+    }
     let mut headings = vec!["workload".to_string()];
     headings.extend(others.iter().map(|other| format!("vs {}", other.label)));
     let columns: Vec<usize> = (1..headings.len()).collect();
@@ -258,6 +261,21 @@ fn comparison_table_of(record: &ComparisonRecord, contender: usize) -> String {
         first.label,
         table.render()
     )
+}
+
+/// Renders the times of a contender that nobody was compared with.
+fn times_table(record: &ComparisonRecord, alone: &Standing) -> String {
+    let mut table = Table::new(&["workload", "median", "95 % interval"], &[1, 2]);
+    for (rounds, on) in record.workloads.iter().zip(&alone.workloads) {
+        let cells = match on.time_s {
+            Some(Interval { low, mid, high }) => {
+                [units::time(mid), format!("{} .. {}", units::time(low), units::time(high))]
+            }
+            None => [absence_cell(rounds, alone, alone), paint(DIM, "-")],
+        };
+        table.row([vec![rounds.workload.clone()], cells.to_vec()].concat());
+    }
+    format!("  time of {}, which was compared with nobody\n{}", alone.label, table.render())
 }
 
 /// Renders which configuration to use on which workload.

@@ -158,4 +158,7 @@ fn a_comparison_with_a_wrong_kernel_says_so_and_fails() {
     let twice = [&twice[..], &["--workload", workload, "--time", "0.05"]].concat();
     let compared = project.json(&twice);
     assert_eq!(compared["times"].as_array().map(Vec::len), Some(1), "{compared}");
+    // One alone has no speed-up, but a time.
+    let printed = project.ok(&twice);
+    assert!(printed.contains("time of 00_naive") && printed.contains("s .. "), "{printed}");
 }

@@ -34,7 +34,6 @@ fn usage_errors_exit_with_2_and_say_what_to_do() {
     check(&["profile", "labs/probe"], &["labs/probe", "no folder `cuda`"]);
     check(&["profile", "labs/probe", "--target", "cpu"], &["counters are not read", "hint"]);
     check(&["profile", "labs/probe", "--source", "x.cu"], &["--contract"]);
-    check(&["compare", "labs/probe", "00_naive"], &["00_naive", "needs two", "hint"]);
     check(&["compare", "labs/probe", "00_naive", "99_none"], &["99_none", "hint"]);
     check(&["compare", "labs/probe", "00_naive", "10_vector:ROWS=5"], &["ROWS", "hint"]);
     check(&["tune", "labs/probe", "--kernel", "99_none"], &["99_none", "hint"]);
