@@ -253,6 +253,19 @@ pub enum CrashCause {
     },
 }
 
+/// Says what a kernel did that ends in a system call whose name few recognise. The C library asks about
+/// its file before it prints the first byte.
+fn forbidden_words(syscall: &str) -> &'static str {
+    match syscall {
+        "write" | "writev" | "fstat" | "newfstatat" | "ioctl" => " (a kernel may not print)",
+        "open" | "openat" | "read" | "creat" => " (a kernel may not use files)",
+        "clone" | "clone3" | "fork" | "vfork" | "execve" | "execveat" => {
+            " (a kernel may not start threads or programs)"
+        }
+        _ => "",
+    }
+}
+
 impl fmt::Display for CrashCause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -262,7 +275,10 @@ impl fmt::Display for CrashCause {
             }
             Self::WroteInput { tensor } => write!(f, "wrote to the input `{tensor}`"),
             Self::BadAddress { address } => write!(f, "touched the bad address {address:#x}"),
-            Self::Forbidden { syscall } => write!(f, "made the forbidden system call {syscall}"),
+            Self::Forbidden { syscall } => {
+                let what = forbidden_words(syscall);
+                write!(f, "made the forbidden system call {syscall}{what}")
+            }
             Self::Exited { status } => write!(f, "left its process with status {status}"),
             Self::NotLoadable { message } => write!(f, "could not be loaded: {message}"),
             Self::Device { message } => write!(f, "faulted on the device: {message}"),
@@ -346,20 +362,25 @@ impl fmt::Display for Mismatch {
             MismatchKind::GuardOverwritten => "bytes beside the tensor overwritten",
             MismatchKind::InputChanged => "input changed",
         };
-        write!(
-            f,
-            "{what}: {} of {} in `{}` on {} ({} inputs), worst at {:?}: got {}, expected {}, {:.3}x \
-             its bound",
-            self.wrong,
-            self.total,
-            self.tensor,
-            self.workload,
-            self.inputs,
-            self.index,
-            self.got,
-            self.expected,
-            self.excess
-        )
+        let Self { wrong, total, tensor, workload, inputs, index, got, expected, .. } = self;
+        let place = format!("`{tensor}` on {workload} ({inputs} inputs)");
+        match self.kind {
+            // Bytes, of which no element can be named.
+            MismatchKind::GuardOverwritten | MismatchKind::InputChanged => {
+                write!(f, "{what}: {place}")
+            }
+            // These are wrong whatever the bound is.
+            MismatchKind::NotWritten | MismatchKind::NotFinite => write!(
+                f,
+                "{what}: {wrong} of {total} in {place}, worst at {index:?}: got {got}, expected {expected}"
+            ),
+            MismatchKind::Element | MismatchKind::Norm | MismatchKind::NotRepeatable => write!(
+                f,
+                "{what}: {wrong} of {total} in {place}, worst at {index:?}: got {got}, expected \
+                 {expected}, {:.3}x its bound",
+                self.excess
+            ),
+        }
     }
 }
 
@@ -483,5 +504,51 @@ impl Blob {
     /// Makes a blob and its identity.
     pub fn new(text: String) -> Self {
         Self { id: BlobId::of(text.as_bytes()), text }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mismatch_says_what_is_known_of_it_and_no_more() {
+        let check = |kind: MismatchKind, expected: &str| {
+            let mismatch = Mismatch {
+                kind,
+                stage: Stage::Gate,
+                workload: "small (N=8)".to_string(),
+                inputs: "normal".to_string(),
+                seed: 1,
+                tensor: "y".to_string(),
+                index: vec![3],
+                got: "NaN".to_string(),
+                expected: "1".to_string(),
+                excess: 1e9,
+                wrong: 2,
+                total: 8,
+            };
+            assert_eq!(mismatch.to_string(), expected);
+        };
+        check(
+            MismatchKind::GuardOverwritten,
+            "bytes beside the tensor overwritten: `y` on small (N=8) (normal inputs)",
+        );
+        check(
+            MismatchKind::NotFinite,
+            "elements not finite: 2 of 8 in `y` on small (N=8) (normal inputs), worst at [3]: got NaN, \
+             expected 1",
+        );
+    }
+
+    #[test]
+    fn a_forbidden_system_call_is_explained_where_its_name_is_not_enough() {
+        let check = |syscall: &str, expected: &str| {
+            let cause = CrashCause::Forbidden { syscall: syscall.to_string() };
+            assert_eq!(cause.to_string(), format!("made the forbidden system call {expected}"));
+        };
+        check("newfstatat", "newfstatat (a kernel may not print)");
+        check("clone", "clone (a kernel may not start threads or programs)");
+        check("mprotect", "mprotect");
     }
 }

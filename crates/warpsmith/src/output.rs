@@ -26,10 +26,18 @@ pub fn paint(style: Style, text: impl std::fmt::Display) -> String {
 }
 
 /// Writes a line of the result to standard output. A closed pipe (`| head`) ends the program
-/// quietly, as it does for other tools.
+/// quietly, as it does for other tools; a result that cannot be written otherwise (a full disk, say)
+/// ends it with a message.
 pub fn result(text: impl std::fmt::Display) {
-    if writeln!(anstream::stdout(), "{text}").is_err() {
-        std::process::exit(0);
+    if let Err(error) = writeln!(anstream::stdout(), "{text}") {
+        if error.kind() == std::io::ErrorKind::BrokenPipe {
+            std::process::exit(0);
+        }
+        say(format!(
+            "{}: cannot write the result to standard output: {error}",
+            paint(BAD, "error")
+        ));
+        std::process::exit(2);
     }
 }
 

@@ -6,9 +6,10 @@
 //! row's root mean square, and the norm of all errors against the norm of the answer. NaN compares
 //! equal to nothing, and an expected NaN is an error of the lab, never a wildcard.
 //!
-//! A row is the last axis, because elements of one row usually have one scale. Longer rows (and
-//! tensors with one axis) are judged in equal chunks of at most [`FLAT_ROW`] elements, so that a
-//! region of small values is not excused by large ones far away; rows shorter than [`LEAST_ROW`]
+//! A row is the last axis, because elements of one row usually have one scale. Longer rows are judged
+//! in equal chunks of at most [`FLAT_ROW`] elements, so that a region of small values is not excused
+//! by large ones far away; tensors with one axis in chunks of just so many, because that is where the
+//! scales of their inputs change; rows shorter than [`LEAST_ROW`]
 //! are joined along the axes before, because the root mean square of two or three elements says
 //! little about the sums that they came from.
 
@@ -460,6 +461,8 @@ struct Chunks {
     rows: usize,
     row_len: usize,
     per_row: usize,
+    /// Whether the tensor has one axis, whose chunks are all of one length, but for the last.
+    is_flat: bool,
 }
 
 impl Chunks {
@@ -473,7 +476,15 @@ impl Chunks {
             }
         }
         let row_len = row_len.max(1);
-        Self { rows: elements / row_len, row_len, per_row: row_len.div_ceil(FLAT_ROW) }
+        let is_flat = shape.len() == 1;
+        let per_row = if is_flat {
+            // What is left over at the end and too short to have a scale is judged with what is before it.
+            let left_over = usize::from(row_len % FLAT_ROW >= LEAST_ROW);
+            (row_len / FLAT_ROW + left_over).max(1)
+        } else {
+            row_len.div_ceil(FLAT_ROW)
+        };
+        Self { rows: elements / row_len, row_len, per_row, is_flat }
     }
 
     fn count(&self) -> usize {
@@ -482,7 +493,11 @@ impl Chunks {
 
     fn range(&self, idx: usize) -> std::ops::Range<usize> {
         let (row, part) = (idx / self.per_row, idx % self.per_row);
-        let at = |part: usize| row * self.row_len + part * self.row_len / self.per_row;
+        let at = |part: usize| {
+            let is_even = !self.is_flat || part == self.per_row;
+            let in_row = if is_even { part * self.row_len / self.per_row } else { part * FLAT_ROW };
+            row * self.row_len + in_row
+        };
         at(part)..at(part + 1)
     }
 }

@@ -183,6 +183,14 @@ fn the_last_chunk_of_a_long_row_is_not_a_single_element() {
     // A column is judged together: the rms of one element says nothing.
     assert_eq!(Chunks::of(&[129, 1]).range(0), 0..129);
     assert_eq!(Chunks::of(&[1]).range(0), 0..1);
+    // Where the scales of inputs with one axis change: other boundaries put a few elements of a row into
+    // the chunk of a row with a far smaller scale, and honest kernels were called wrong there.
+    let flat = Chunks::of(&[3 * FLAT_ROW as u64 + 9]);
+    let ranges: Vec<_> = (0..flat.count()).map(|idx| flat.range(idx)).collect();
+    assert_eq!(ranges, [0..256, 256..512, 512..768, 768..777]);
+    let flat = Chunks::of(&[2 * FLAT_ROW as u64 + 7]);
+    let ranges: Vec<_> = (0..flat.count()).map(|idx| flat.range(idx)).collect();
+    assert_eq!(ranges, [0..256, 256..519]);
 }
 
 #[test]

@@ -167,7 +167,7 @@ fn build(
             Err(Fault::Compile { message: end.in_words(), log: output.log })
         }
         end => {
-            if output.log.contains("No space left on device") {
+            if output.log.contains("No space left on device") && is_full(folder.path()) {
                 let source = io::Error::new(io::ErrorKind::StorageFull, output.log);
                 return Err(broken(source));
             }
@@ -175,6 +175,14 @@ fn build(
             Err(Fault::Compile { message, log: output.log })
         }
     }
+}
+
+/// Says whether a folder's disk has no room for what a compiler writes. The log alone does not tell: it
+/// quotes the candidate, which may complain of a full disk to end a campaign.
+fn is_full(folder: &Path) -> bool {
+    const ROOM_BYTES: usize = 16 << 20;
+    let written = fs::write(folder.join("room"), vec![1; ROOM_BYTES]);
+    written.is_err_and(|error| error.kind() == io::ErrorKind::StorageFull)
 }
 
 fn in_words(doing: &str, path: &Path) -> String {

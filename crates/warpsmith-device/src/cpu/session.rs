@@ -37,10 +37,12 @@ use crate::target::{Clocked, Extent, Fault, LaunchPlan, Session};
 /// crashes says so at once; this is for one that was killed.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// How long a runner may take from being woken to having all threads ready, uncharged. Waking took 23
-/// to 63 µs for the faster half of 2300 commands on two processors that twelve other processes wanted;
-/// what a busy machine adds is charged to honest candidates too, like every other disturbance.
-const WAKING: Duration = Duration::from_micros(150);
+/// How long a runner may take from being woken to having all threads ready, uncharged. Waking took 27
+/// to 72 µs for the faster three quarters of 2900 commands on two processors that four to six other
+/// threads wanted, so medians do not hold any of it. What a busy machine adds is charged to honest
+/// candidates too, like every other disturbance; 150 µs were once a seventh of a reading for a
+/// candidate that took the threads over and worked meanwhile.
+const WAKING: Duration = Duration::from_micros(75);
 
 /// A runner that was started and waits for its plan.
 #[derive(Debug)]
@@ -176,12 +178,10 @@ impl CpuSession {
         let control = session.page.control();
         match control.stage.load(Ordering::Acquire) {
             stage::READY => {}
-            stage::NOT_LOADABLE => {
-                return Err(Fault::Crashed(CrashCause::NotLoadable { message: control.message() }));
-            }
+            // What breaks a runner breaks it before it answers the worker's plan. Whoever says so later
+            // may be the candidate, whose constructors have run; it must not end a campaign.
             _ => {
-                let source = io::Error::other(control.message());
-                return Err(Fault::Broken { what: "preparing a runner".to_string(), source });
+                return Err(Fault::Crashed(CrashCause::NotLoadable { message: control.message() }));
             }
         }
         session.freeze()?;
@@ -329,15 +329,34 @@ impl CpuSession {
                 continue;
             }
             for region in &self.outputs.arena.regions {
-                if matches!(region.owner, Owner::Input(of_case, _) if of_case == *case) {
+                if let Owner::Input(of_case, tensor) = region.owner
+                    && of_case == *case
+                {
                     let start = self.arena_start + region.at as u64;
-                    curtain
-                        .reveal(start, region.block.mapped_bytes as u64)
-                        .map_err(broken("revealing inputs"))?;
+                    let revealed = curtain.reveal(start, region.block.mapped_bytes as u64);
+                    if let Err(error) = revealed {
+                        return Err(self.explain_no_reveal(tensor, error));
+                    }
                 }
             }
         }
         Ok(())
+    }
+
+    /// Returns what it means that an input cannot be made visible: the runner has ended, or the candidate
+    /// has put something else, or nothing, in the input's place. All else is our own failure.
+    fn explain_no_reveal(&mut self, tensor: usize, error: io::Error) -> Fault {
+        if !matches!(self.child.poll(), Ok(ChildState::Running | ChildState::Stopped)) {
+            return Fault::Crashed(self.explain_end());
+        }
+        match error.raw_os_error() {
+            Some(libc::ENOENT | libc::EINVAL | libc::EEXIST | libc::EFAULT) => {
+                let tensor = &self.outputs.tensors[tensor].name;
+                let syscall = format!("munmap or mmap on the input `{tensor}`");
+                Fault::Crashed(CrashCause::Forbidden { syscall })
+            }
+            _ => broken("revealing inputs")(error),
+        }
     }
 
     /// Looks whether a thread of the runner waits for a hidden page. One that belongs to another case
@@ -360,7 +379,9 @@ impl CpuSession {
             let Some((case, tensor)) = touched else { continue };
             if self.revealed[case] {
                 let page = page_bytes() as u64;
-                curtain.reveal(address - address % page, page).map_err(&looking)?;
+                if let Err(error) = curtain.reveal(address - address % page, page) {
+                    return Err(self.explain_no_reveal(tensor, error));
+                }
                 continue;
             }
             let own = Owner::Input(self.current_case, tensor);

@@ -17,8 +17,10 @@ use crate::target::{Extent, Program, Session};
 const DRAWN_SHAPES: usize = 6;
 /// Draws until that many are found that the kernel serves.
 const MOST_DRAWS: usize = 200;
-/// Seconds that the answers for the further distributions of one workload may cost; beyond it they
-/// are checked on the small shapes alone, which is noted.
+/// How far below a workload's extents those of a shape near it may lie: a quarter, or this much.
+const NEAR: i64 = 8;
+/// Seconds that the answers for the further distributions of one workload may cost. Where they cost more,
+/// fewer are checked there, but never none; which is drawn, and noted.
 const FURTHER_DISTRIBUTIONS_S: f64 = 1.0;
 
 /// Judges the candidate on every proof shape and on drawn ones, under every distribution, twice.
@@ -85,7 +87,8 @@ fn small_shape(bench: &mut Bench<'_>, shape: &Workload) -> Result<(), Stop> {
     bench.rng.shuffle(&mut cases);
     let mut session = bench.open(&program, &cases)?;
     let slots: Vec<usize> = (0..cases.len()).collect();
-    bench.launch(&mut *session, &slots, &Extent::All, &shape.name)?;
+    let name = bind::describe_shape(shape);
+    bench.launch(&mut *session, &slots, &Extent::All, &name)?;
     let mut first = Vec::new();
     for (slot, case) in cases.iter().enumerate() {
         bench.judge(&*session, slot, case, &program, Stage::Proof, Look::All)?;
@@ -93,11 +96,78 @@ fn small_shape(bench: &mut Bench<'_>, shape: &Workload) -> Result<(), Stop> {
         session.poison(slot);
     }
     let backwards: Vec<usize> = slots.iter().rev().copied().collect();
-    bench.launch(&mut *session, &backwards, &Extent::All, &shape.name)?;
+    bench.launch(&mut *session, &backwards, &Extent::All, &name)?;
     for (slot, case) in cases.iter().enumerate() {
         same_again(bench, &*session, slot, case, &program, &first[slot])?;
     }
     Ok(())
+}
+
+/// Judges the candidate on a shape near a real workload, under a distribution that is not timed. Proof
+/// shapes and drawn ones are small and workloads are round, so a kernel could look after remainders in
+/// the small ones and rely on round extents, and on the timed distribution, in all others.
+pub(super) fn near_workload(bench: &mut Bench<'_>, workload: &Workload) -> Result<(), Stop> {
+    let mut rng = Rng::derive(bench.seed, &format!("near {}", workload.name));
+    let Some(shape) = draw_near(bench, workload, &mut rng)? else { return Ok(()) };
+    let program = bench.program(&shape)?;
+    let (lab, seed) = (bench.lab, bench.seed);
+    let inputs = match lab.inputs.len() - 1 {
+        0 => 0,
+        further => 1 + rng.below(further),
+    };
+    let want = Want::Exactly(1);
+    let cases = bench.corpus.cases(bench.target, lab, &shape, inputs, seed, want)?;
+    let mut session = bench.open(&program, &cases)?;
+    bench.launch(&mut *session, &[0], &Extent::All, &bind::describe_shape(&shape))?;
+    bench.judge(&*session, 0, &cases[0], &program, Stage::Gate, Look::All)?;
+    Ok(())
+}
+
+/// Draws a shape that the candidate serves: every axis that spans a range is a little shorter than in the
+/// workload. Axes that take certain values alone keep theirs; none where there are no others.
+fn draw_near(
+    bench: &mut Bench<'_>,
+    workload: &Workload,
+    rng: &mut Rng,
+) -> Result<Option<Workload>, Stop> {
+    let least_of = |axis: &str, value: i64| {
+        let range = bench.lab.ranges.iter().find(|(name, _)| name == axis).map(|(_, range)| range);
+        match range {
+            Some(Range::Span { min, .. }) => (value - (value / 4).max(NEAR)).max(*min),
+            Some(Range::Values(_)) | None => value,
+        }
+    };
+    let spans: Vec<(String, i64, i64)> = workload
+        .axes
+        .iter()
+        .map(|(axis, value)| (axis.clone(), least_of(axis, *value), *value))
+        .collect();
+    if spans.iter().all(|(_, least, value)| least >= value) {
+        return Ok(None);
+    }
+    for draw in 0..MOST_DRAWS {
+        let mut shorter = |least: i64, value: i64| {
+            let drawn = least + rng.below((value - least) as usize) as i64;
+            // Odd at first: a multiple of nothing that kernels like. Some serve such multiples alone.
+            if draw == 0 && (drawn | 1) < value { drawn | 1 } else { drawn }
+        };
+        let axes = spans
+            .iter()
+            .map(|(axis, least, value)| {
+                let extent = if least < value { shorter(*least, *value) } else { *value };
+                (axis.clone(), extent)
+            })
+            .collect();
+        let shape = Workload { name: format!("near {}", workload.name), axes };
+        if bench.subject.serves(&shape)? {
+            return Ok(Some(shape));
+        }
+    }
+    bench.notes.push(format!(
+        "serves none of {MOST_DRAWS} shapes drawn near {}, so it was checked on no other of that size",
+        workload.name
+    ));
+    Ok(None)
 }
 
 /// What the gate saw of a candidate on a workload.
@@ -137,21 +207,32 @@ pub(super) fn workload(bench: &mut Bench<'_>, workload: &Workload) -> Result<Gat
     Ok(gated)
 }
 
-/// Returns two contents of the first distribution and, where answers are cheap, one of each other.
+/// Returns two contents of the first distribution and one of each other, as far as answers are cheap.
 fn gate_cases(bench: &mut Bench<'_>, workload: &Workload) -> Result<Vec<Arc<Case>>, Stop> {
     let (lab, seed) = (bench.lab, bench.seed);
     let mut cases = bench.corpus.cases(bench.target, lab, workload, 0, seed, Want::Exactly(2))?;
-    let further = lab.inputs.len() - 1;
+    let mut further: Vec<usize> = (1..lab.inputs.len()).collect();
     let answer_s = bench.corpus.answer_s(bench.target, lab, workload, seed)?;
-    if answer_s * further as f64 > FURTHER_DISTRIBUTIONS_S {
-        bench.notes.push(format!(
-            "{}: an answer costs {answer_s:.1} s, so the {further} further distribution(s) were \
-             checked on small shapes only",
-            workload.name
-        ));
-        return Ok(cases);
+    let affordable = (FURTHER_DISTRIBUTIONS_S / answer_s.max(1e-9)) as usize;
+    if affordable < further.len() {
+        Rng::derive(seed, &format!("distributions of {}", workload.name)).shuffle(&mut further);
+        let left_out = further.split_off(affordable.max(1));
+        if !left_out.is_empty() {
+            let names = |chosen: &[usize]| {
+                let names: Vec<&str> =
+                    chosen.iter().map(|inputs| lab.inputs[*inputs].name.as_str()).collect();
+                names.join(", ")
+            };
+            bench.notes.push(format!(
+                "{}: an answer costs {answer_s:.1} s, so of the further distributions it was checked on {}, \
+                 and on small shapes only: {}",
+                workload.name,
+                names(&further),
+                names(&left_out)
+            ));
+        }
     }
-    for inputs in 1..lab.inputs.len() {
+    for inputs in further {
         let want = Want::Exactly(1);
         cases.extend(bench.corpus.cases(bench.target, lab, workload, inputs, seed, want)?);
     }

@@ -125,6 +125,7 @@ fn judge(
             let mut gated = Vec::new();
             for workload in &workloads {
                 gated.push(gate::workload(bench, workload)?);
+                gate::near_workload(bench, workload)?;
             }
             // After everything that is quicker, and before timing, whose readings would count for nothing.
             sanitize::check(bench, &workloads)?;

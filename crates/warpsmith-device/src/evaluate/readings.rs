@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use warpsmith_model::{DeviceState, StopReason};
+use warpsmith_model::{DeviceState, StopReason, stats};
 
 use super::bench::{Bench, Stop};
 use crate::clock::{self, Rule};
@@ -106,6 +106,18 @@ impl Readings {
         }
         let samples_s: Vec<f64> = self.counted.iter().map(|reading| reading.time_s).collect();
         Ok(clock::decide(&self.rule, &samples_s, spent_s))
+    }
+
+    /// Returns the median of the readings that count.
+    pub(super) fn median_s(&self) -> Option<f64> {
+        let samples_s: Vec<f64> = self.counted.iter().map(|reading| reading.time_s).collect();
+        stats::median(&samples_s)
+    }
+
+    /// Forgets every reading: those to come are of another kind. The time that was spent stays spent.
+    pub(super) fn start_over(&mut self) {
+        self.counted.clear();
+        self.disturbed.clear();
     }
 
     /// Leaves out the warm-up and says what is poor about the rest.

@@ -11,7 +11,7 @@ use warpsmith_model::{
 use super::*;
 use crate::fake::Fake;
 use crate::target::{CaseId, Fault, Flaw, Program, Sanitized, Sanitizer};
-use crate::testing::{corpus, environment, lab, lab_with, machine, request, with_fast};
+use crate::testing::{blend, corpus, environment, lab, lab_with, machine, request, with_fast};
 
 const BOTH: [&str; 2] = ["small", "large"];
 
@@ -176,6 +176,42 @@ fn the_full_gate_finds_what_ranking_cannot() {
     });
 }
 
+/// Such a kernel was once accepted: proof shapes and drawn ones are small, and workloads are round.
+#[test]
+fn a_kernel_that_relies_on_round_extents_where_shapes_are_large_is_found() {
+    let mut fake = with_fast(machine(), |_, values| {
+        if values.len() > 2000 && values.len() % 2 == 1 {
+            *values.last_mut().expect("not empty") += 1e5;
+        }
+        Ok(values.len() as f64 * 5e-10)
+    });
+    let trial = trial(&mut fake, Fidelity::Full);
+    assert_eq!(mismatch(&trial), (MismatchKind::Element, Stage::Gate));
+    let words = trial.outcome.describe();
+    assert!(words.contains("near small (N="), "{words}");
+}
+
+/// Where answers took long, large shapes were once checked under the first distribution alone.
+#[test]
+fn a_further_distribution_is_checked_on_large_shapes_however_long_answers_take() {
+    let mut fake = with_fast(machine(), |call, values| {
+        let is_workload = [4096, 16384].contains(&values.len());
+        if is_workload && call.input(0).iter().any(|x| x.abs() > 100.0) {
+            values.iter_mut().for_each(|value| *value *= 1.001);
+        }
+        Ok(values.len() as f64 * 5e-10)
+    });
+    for name in ["reference.c", "00_naive.c"] {
+        fake.kernel(name, |call| {
+            let values = blend(call);
+            call.set_output(2, &values);
+            Ok(values.len() as f64 * 1e-3 * call.share())
+        });
+    }
+    let found = mismatch(&trial(&mut fake, Fidelity::Full));
+    assert_eq!(found, (MismatchKind::Element, Stage::Gate));
+}
+
 #[test]
 fn writing_beside_an_output_is_found() {
     let mut fake = with_fast(machine(), |call, _| {
@@ -235,6 +271,24 @@ fn short_launches_are_batched() {
     let trial = trial(&mut machine(), Fidelity::Rank);
     let batches: Vec<u32> = trial.outcome.measurements().iter().map(|m| m.batch).collect();
     assert_eq!(batches, [15, 15], "64 cases: one to warm up on and four readings");
+}
+
+/// A candidate could be slow while the number of launches under a reading is estimated, so that a reading
+/// holds one alone and what the harness gives away for nothing is a large part of it.
+#[test]
+fn readings_that_turn_out_short_are_taken_again_with_more_launches() {
+    let mut launches_of_the_gate = 6;
+    let mut fake = with_fast(machine(), move |call, values| {
+        if values.len() == 4096 && launches_of_the_gate > 0 {
+            launches_of_the_gate -= 1;
+            return Ok(1e-3);
+        }
+        Ok(if call.launch == 0 { 1e-3 } else { 1e-5 })
+    });
+    let trial = trial(&mut fake, Fidelity::Full);
+    let small = &trial.outcome.measurements()[0];
+    assert_eq!(small.batch, 15, "64 cases: one to warm up on and four readings");
+    assert!(small.samples_s.iter().all(|sample| (sample / 1e-5 - 1.0).abs() < 1e-6), "{small:?}");
 }
 
 #[test]

@@ -11,7 +11,7 @@ use super::bench::{Bench, Look, Stop};
 use super::gate::Gated;
 use super::readings::Readings;
 use crate::bind;
-use crate::clock::{self, Rule};
+use crate::clock::{self, Reading, Rule};
 use crate::corpus::{Case, Want};
 use crate::error::DeviceError;
 use crate::target::{Extent, Program, Session};
@@ -138,7 +138,7 @@ fn measure(
         let first = bench.launch(&mut *session, &[0], &Extent::All, &workload.name)?;
         let judged = bench.judge(&*session, 0, &chosen[0], program, Stage::Gate, Look::All)?;
         error = error.worse(judged);
-        let batch = *batch.get_or_insert_with(|| {
+        let launches_per_reading = *batch.get_or_insert_with(|| {
             let launch_s = first.elapsed_s.min(plan.estimate_s.unwrap_or(f64::INFINITY));
             let cases = chosen.len() - 1;
             clock::batch_size(plan.rule.reading, launch_s, floor_s, cases, READINGS_PER_SESSION)
@@ -148,8 +148,8 @@ fn measure(
         let slots: Vec<usize> = (1..chosen.len()).collect();
         let mut timed = 0;
         let mut stop = None;
-        for slots in slots.chunks_exact(batch) {
-            let launches = batch as f64;
+        for slots in slots.chunks_exact(launches_per_reading) {
+            let launches = launches_per_reading as f64;
             let extent = &plan.extent;
             stop = readings.take(bench, &mut *session, slots, extent, launches, &workload.name)?;
             timed += slots.len();
@@ -165,8 +165,16 @@ fn measure(
         let look = if share < 1.0 { Look::Share(share) } else { Look::All };
         let judged = bench.judge_timed(&*session, &chosen, timed, program, look)?;
         error = error.worse(judged);
+        let fuller =
+            fuller_batch(plan, &readings, launches_per_reading, cases.len(), output_bytes, floor_s);
+        if let Some(fuller) = fuller {
+            batch = Some(fuller);
+            readings.start_over();
+            continue;
+        }
         if let Some(stop) = stop {
-            warm_s = warm(bench, &mut *session, plan.warm_readings, batch, &workload.name)?;
+            let (readings, batch) = (plan.warm_readings, launches_per_reading);
+            warm_s = warm(bench, &mut *session, readings, batch, &workload.name)?;
             if !warm_s.is_empty() {
                 // After all those launches of one case: is it still right, and are the inputs what they were?
                 session.poison(0);
@@ -199,6 +207,33 @@ fn measure(
     })
 }
 
+/// Returns how many launches a reading for the record should hold where those taken so far turn out to span
+/// less than half of what they should: the launches that the number was estimated by were slow, by chance
+/// or because a candidate wants the harness's share of a reading to be large.
+fn fuller_batch(
+    plan: &Plan,
+    readings: &Readings,
+    batch: usize,
+    available: usize,
+    output_bytes: usize,
+    floor_s: f64,
+) -> Option<usize> {
+    if plan.rule.reading != Reading::LONG {
+        return None;
+    }
+    let cases = most_cases(available, output_bytes, plan) - 1;
+    let launch_s = readings.median_s()?;
+    let fuller =
+        clock::batch_size(plan.rule.reading, launch_s, floor_s, cases, READINGS_PER_SESSION);
+    (fuller >= 2 * batch).then_some(fuller)
+}
+
+/// Returns how many cases a session can have.
+fn most_cases(available: usize, output_bytes: usize, plan: &Plan) -> usize {
+    let by_memory = plan.session_output_bytes / output_bytes.max(1);
+    available.min(by_memory.max(1 + READINGS_PER_SESSION))
+}
+
 /// Returns how many cases a session gets: one to warm up on, and enough for its readings, as far as
 /// there are cases and the output's bytes allow.
 fn session_size(
@@ -208,8 +243,7 @@ fn session_size(
     batch: Option<usize>,
     floor_s: f64,
 ) -> usize {
-    let by_memory = plan.session_output_bytes / output_bytes.max(1);
-    let most = available.min(by_memory.max(1 + READINGS_PER_SESSION));
+    let most = most_cases(available, output_bytes, plan);
     let batch = match (batch, plan.estimate_s) {
         (Some(batch), _) => batch,
         (None, Some(launch_s)) => {

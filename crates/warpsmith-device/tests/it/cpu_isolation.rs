@@ -131,7 +131,7 @@ fn system_calls_are_forbidden_by_name() {
     for (body, name) in table {
         // Once, and not once per block: without the filter, `fork` in each would be a catastrophe.
         let body = format!("if (begin == 0) {{ {body} }}");
-        check(&body, &format!("made the forbidden system call {name}"));
+        check(&body, &CrashCause::Forbidden { syscall: name.to_string() }.to_string());
     }
 }
 

@@ -8,8 +8,8 @@ use super::files::{BaselineFile, ContractFile, FrontFile, LabFile, Located};
 use super::manifest::Manifest;
 use super::shapes::Shape;
 use super::{
-    Baseline, Kernel, Lab, LabError, LabErrors, LabFiles, ReferenceProgram, Workload, baseline,
-    contract, cuda, front, identity, manifest,
+    Baseline, Kernel, Lab, LabError, LabErrors, LabFiles, ReferenceProgram, TargetKind, Workload,
+    baseline, contract, cuda, front, identity, manifest,
 };
 use crate::Verdict;
 
@@ -63,7 +63,7 @@ pub(super) fn parse(files: &LabFiles) -> Result<Lab, LabErrors> {
         return Err(errors);
     };
     Ok(Lab {
-        id: identity::lab_id(files),
+        id: identity::lab_id(files, manifest.target),
         name: manifest.name,
         target: manifest.target,
         title: manifest.title,
@@ -81,7 +81,7 @@ pub(super) fn parse(files: &LabFiles) -> Result<Lab, LabErrors> {
         proofs: manifest.proofs,
         ranges: manifest.ranges,
         micro_workloads: manifest.micro_workloads,
-        headers: collect_headers(files),
+        headers: collect_headers(files, manifest.target),
         kernels,
         baselines,
     })
@@ -243,9 +243,9 @@ fn pair_kernels<'a>(files: &'a LabFiles, errors: &mut LabErrors) -> Vec<KernelTe
 
 /// Collects the headers, by their path below the include folder, sorted. The lab's own come after
 /// the shared ones in the order of paths and so win.
-fn collect_headers(files: &LabFiles) -> Vec<(String, String)> {
+fn collect_headers(files: &LabFiles, target: TargetKind) -> Vec<(String, String)> {
     let mut headers = BTreeMap::new();
-    for (path, text) in files {
+    for (path, text) in files.iter().filter(|(path, _)| !identity::is_foreign(path, target)) {
         let shared = path.strip_prefix("../include/");
         if let Some(name) = shared.or_else(|| path.strip_prefix("include/")) {
             headers.insert(name.to_string(), text.clone());

@@ -73,6 +73,7 @@ fn a_lab_says_what_its_files_say() {
         read_lab("saxpy")
             .range("../include/".to_string()..)
             .take_while(|(path, _)| path.starts_with("../include/"))
+            .filter(|(path, _)| path.ends_with(".h"))
             .count()
     );
     let workload = lab.workload("n64k").expect("it is there");
@@ -122,6 +123,20 @@ fn identity_follows_content_and_ignores_prose() {
     assert_ne!(changed("reference.c", "\n"), lab.id);
     assert_ne!(changed("kernels/10_vector.c", "\n"), lab.id);
     assert_ne!(changed("../include/new.h", "\n"), lab.id);
+}
+
+#[test]
+fn a_shared_header_for_cuda_is_no_part_of_a_lab_for_the_cpu() {
+    let mut files = new_lab();
+    let lab = Lab::parse(&files).expect("valid");
+    files.insert("../include/tile.cuh".to_string(), "// device code".to_string());
+    let beside = Lab::parse(&files).expect("valid");
+    assert_eq!(beside.id, lab.id);
+    assert_eq!(beside.headers, lab.headers);
+    files.insert("include/own.cuh".to_string(), "// its author's".to_string());
+    let own = Lab::parse(&files).expect("valid");
+    assert_ne!(own.id, lab.id);
+    assert_eq!(own.headers.len(), lab.headers.len() + 1);
 }
 
 #[test]

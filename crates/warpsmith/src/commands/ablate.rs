@@ -62,7 +62,7 @@ pub fn run(context: &Context, lab: &Path, settings: &RunSettings, repeats: u32) 
                     let document = serde_json::to_value(&record)?;
                     campaign.store.put_document(&campaign.run, Store::ABLATION, &document)?;
                 }
-                report = Some(super::report::write(campaign, None)?);
+                report = Some(super::report::write_last(campaign, None)?);
                 Ok(())
             })?;
         }

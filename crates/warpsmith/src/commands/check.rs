@@ -7,11 +7,13 @@ use clap::Args;
 use warpsmith_model::lab::{Kernel, TargetKind, parse_kernel};
 use warpsmith_model::stats::{geomean, median};
 use warpsmith_model::{
-    Fidelity, Goal, Measurement, Origin, Params, Request, RunSettings, Trial, Value, Verdict, units,
+    Fidelity, Goal, Lab, Measurement, Origin, Params, Request, RunSettings, Trial, Value, Verdict,
+    units,
 };
 
 use super::{CliFailure, Context, plain_settings, summary, with_campaign};
-use crate::campaign::Campaign;
+use crate::campaign::kernel_of;
+use crate::labdir;
 use crate::output::{BAD, DIM, GOOD, Table, json, paint, result, say};
 
 /// Gate kernels for correctness
@@ -63,15 +65,14 @@ pub struct KernelArgs {
 impl KernelArgs {
     /// Returns the kernel that the flags choose: one of the lab by name, or one outside of it; none where
     /// nothing was chosen.
-    pub fn chosen(&self, campaign: &Campaign) -> Result<Option<Kernel>> {
+    pub fn chosen(&self, lab: &Lab) -> Result<Option<Kernel>> {
         let (Some(source), Some(contract)) = (&self.source, &self.contract) else {
-            return self.kernel.as_deref().map(|name| campaign.kernel(name)).transpose();
+            return self.kernel.as_deref().map(|name| kernel_of(lab, name).cloned()).transpose();
         };
         let read = |path: &Path| {
             std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
         };
         let name = source.file_stem().and_then(|stem| stem.to_str()).unwrap_or("candidate");
-        let lab = &campaign.loaded.lab;
         let kernel = parse_kernel(lab, name, &read(contract)?, &read(source)?)
             .map_err(|errors| anyhow::anyhow!("{} is not valid\n\n{errors}", contract.display()))?;
         Ok(Some(kernel))
@@ -92,26 +93,31 @@ pub fn run(context: &Context, arguments: CheckArgs) -> Result<()> {
     let settings = RunSettings {
         sanitize: !arguments.no_sanitizer,
         workloads: arguments.workload.clone(),
+        kernel: arguments.kernel.kernel.clone(),
         ..plain_settings(Goal::Check, &arguments.lab)?
     };
+    // Names and values that are wrong are refused before there is a run.
+    let loaded = labdir::load(&labdir::for_target(&arguments.lab, context.target)?)?;
+    let chosen = arguments.kernel.chosen(&loaded.lab)?;
+    let kernels = chosen.map_or_else(|| loaded.lab.kernels.clone(), |kernel| vec![kernel]);
+    let kernels: Vec<(Kernel, Params)> = kernels
+        .into_iter()
+        .map(|kernel| arguments.kernel.params(&kernel).map(|params| (kernel, params)))
+        .collect::<Result<_>>()?;
     let lab = arguments.lab.clone();
     let (run, trials) = with_campaign(context, &lab, settings, |campaign| {
         summary::announce(campaign);
         if !arguments.quick {
             campaign.require_sanitizers()?;
         }
-        let chosen = arguments.kernel.chosen(campaign)?;
-        let kernels =
-            chosen.map_or_else(|| campaign.loaded.lab.kernels.clone(), |kernel| vec![kernel]);
         let chain = campaign.prove()?;
         say(format!("  {:<9} {}", "chain", summary::chain_words(&chain)));
         let fidelity = if arguments.quick { Fidelity::Rank } else { Fidelity::Full };
         let shared_seed = campaign.shared_seed();
         let mut trials = Vec::new();
-        for kernel in &kernels {
+        for (kernel, params) in &kernels {
             campaign.stop_if_asked()?;
-            let params = arguments.kernel.params(kernel)?;
-            if let Some(reason) = campaign.unavailable(kernel, &params) {
+            if let Some(reason) = campaign.unavailable(kernel, params) {
                 let words = format!("`{}` cannot be checked: {reason}", kernel.name);
                 // A ladder may end in rungs for other devices; a compiler is the machine's to have.
                 let is_for_another_device = campaign.loaded.lab.target == TargetKind::Cuda
@@ -130,7 +136,7 @@ pub fn run(context: &Context, arguments: CheckArgs) -> Result<()> {
                         arguments.deadline.unwrap_or(limits.launch_deadline_s);
                     request.job.seed = shared_seed.unwrap_or(request.job.seed);
                 };
-                campaign.check(kernel, &params, Origin::Manual, fidelity, adjust)?
+                campaign.check(kernel, params, Origin::Manual, fidelity, adjust)?
             };
             say(line(kernel, &trial));
             trial.sanitizer_notes().for_each(|note| say(format!("            {note}")));

@@ -4,10 +4,12 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::Args;
-use warpsmith_model::{ComparisonPurpose, ComparisonRecord, ContenderRequest, Goal};
+use warpsmith_model::lab::Kernel;
+use warpsmith_model::{ComparisonPurpose, ComparisonRecord, ContenderRequest, Goal, Lab, Params};
 
-use super::{CliFailure, Context, check, plain_settings, summary, with_campaign};
-use crate::campaign::{Campaign, Winner, missing_words};
+use super::{CliFailure, Context, check, check_workloads, plain_settings, summary, with_campaign};
+use crate::campaign::{Campaign, Winner, kernel_of, missing_words};
+use crate::labdir;
 use crate::output::{DIM, WARN, json, paint, result};
 
 /// Compare kernels and baselines, paired and interleaved
@@ -16,9 +18,9 @@ use crate::output::{DIM, WARN, json, paint, result};
 /// (`30_register_tile:BLOCK_M=32,BLOCK_N=64`), a baseline (`onnxruntime`), the winner of a run
 /// (`run:attention-2026...`) or the candidate of a trial (`trial:5f0c...`). Of candidates that no
 /// file of the lab holds, the evidence has the source. The first is the one that the others are
-/// measured against. With none named: the lab's last rung, its oracle and every baseline. Exits with 1
-/// when a contender fails (its output is wrong, it crashes, it does not compile); a library that is
-/// not installed is listed.
+/// measured against; one alone is timed. With none named: the lab's last rung, its oracle and every
+/// baseline. Exits with 1 when a contender fails (its output is wrong, it crashes, it does not
+/// compile); a library that is not installed is listed.
 #[derive(Debug, Args)]
 pub struct CompareArgs {
     /// Folder of the lab
@@ -37,6 +39,9 @@ pub struct CompareArgs {
 }
 
 pub fn run(context: &Context, arguments: CompareArgs) -> Result<()> {
+    let loaded = labdir::load(&labdir::for_target(&arguments.lab, context.target)?)?;
+    check_contenders(&loaded.lab, &arguments.contenders)?;
+    check_workloads(&loaded.lab, &arguments.workload)?;
     let settings = plain_settings(Goal::Compare, &arguments.lab)?;
     let lab = arguments.lab.clone();
     let (run, record, times) = with_campaign(context, &lab, settings, |campaign| {
@@ -91,6 +96,16 @@ fn show(record: &ComparisonRecord) {
     summary::note_lines(&record.notes).into_iter().for_each(result);
 }
 
+/// Refuses kernels and values that do not exist, before there is a run.
+fn check_contenders(lab: &Lab, names: &[String]) -> Result<()> {
+    let in_the_evidence = |name: &str| name.starts_with("run:") || name.starts_with("trial:");
+    let is_baseline = |name: &str| lab.baselines.iter().any(|baseline| baseline.name == name);
+    for name in names.iter().filter(|name| !in_the_evidence(name) && !is_baseline(name)) {
+        kernel_with_params(lab, name)?;
+    }
+    Ok(())
+}
+
 fn contenders(campaign: &Campaign, names: &[String]) -> Result<Vec<ContenderRequest>> {
     let lab = &campaign.loaded.lab;
     if names.is_empty() {
@@ -131,12 +146,16 @@ pub fn contender(campaign: &Campaign, name: &str) -> Result<ContenderRequest> {
 
 /// Finds a kernel by `NAME` or `NAME:P=V,P=V`.
 pub fn kernel_named(campaign: &Campaign, name: &str) -> Result<Winner> {
+    let (kernel, params) = kernel_with_params(&campaign.loaded.lab, name)?;
+    Ok(campaign.winner(&kernel, &params))
+}
+
+fn kernel_with_params(lab: &Lab, name: &str) -> Result<(Kernel, Params)> {
     let (kernel, settings) = name.split_once(':').unwrap_or((name, ""));
-    let kernel = campaign.kernel(kernel)?;
+    let kernel = kernel_of(lab, kernel)?;
     let settings: Vec<String> =
         settings.split(',').filter(|part| !part.is_empty()).map(str::to_string).collect();
-    let params = check::with_settings(&kernel, &settings)?;
-    Ok(campaign.winner(&kernel, &params))
+    Ok((kernel.clone(), check::with_settings(kernel, &settings)?))
 }
 
 /// Returns the workloads that were named, or all of the lab's.

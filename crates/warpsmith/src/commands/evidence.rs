@@ -66,7 +66,7 @@ pub fn steps(campaign: &mut Campaign) -> Result<Bundled> {
     let gated = gate_all(campaign)?;
     let profiled = profile(campaign, &summary);
     // Again, with every kernel's trial in it.
-    super::report::write(campaign, Some(folder.join("report.html")))?;
+    super::report::write_last(campaign, Some(folder.join("report.html")))?;
     let profile = match &profiled {
         Ok(record) => json!(record.as_ref().map(profile_json)),
         Err(error) => json!({ "error": format!("{error:#}") }),

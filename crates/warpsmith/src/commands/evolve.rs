@@ -153,7 +153,7 @@ pub fn steps(
     let comparison = campaign.compare_evolved(&best, seed)?;
     let ceilings = campaign.ceilings()?;
     let source = campaign.write_evolved(&best.winner.kernel, out)?;
-    let report = super::report::write(campaign, None)?;
+    let report = super::report::write_last(campaign, None)?;
     let summary = summary::Summary::of(
         campaign,
         &best.winner,

@@ -37,7 +37,7 @@ use clap::{Args, Parser, Subcommand};
 use warpsmith_model::lab::TargetKind;
 use warpsmith_model::{Goal, Lab, Objective, RunSettings, RunStatus, SeedFrom, Until, suggest};
 
-use crate::campaign::{Campaign, Interrupted, check_until, now_unix_s, system_seed};
+use crate::campaign::{Campaign, Interrupted, check_until, kernel_of, now_unix_s, system_seed};
 use crate::interrupt::Interrupt;
 use crate::labdir;
 use crate::project::Project;
@@ -319,6 +319,9 @@ pub fn with_campaign<T>(
     let loaded = labdir::load(&labdir::for_target(lab, context.target)?)?;
     check_workloads(&loaded.lab, &settings.workloads)?;
     check_until(&loaded.lab, &settings)?;
+    if let Some(name) = &settings.kernel {
+        kernel_of(&loaded.lab, name)?;
+    }
     let settings = RunSettings { lab_dir: loaded.dir.clone(), ..settings };
     let interrupt = Interrupt::listen()?;
     let campaign = Campaign::start(&context.project, loaded, settings, interrupt)?;

@@ -25,7 +25,9 @@ pub fn run(context: &Context, arguments: NewArgs) -> Result<()> {
     if dir.exists() {
         bail!("{} exists already; nothing was written", dir.display());
     }
+    let usual_dir = format!("labs/{}", arguments.name);
     for (path, text) in &files {
+        let text = text.replace(&usual_dir, &dir.display().to_string());
         let path = dir.join(path);
         let parent = path.parent().context("a file of a lab has a folder")?;
         std::fs::create_dir_all(parent)

@@ -121,7 +121,7 @@ pub fn run(context: &Context, arguments: ProfileArgs) -> Result<()> {
 
 fn steps(campaign: &mut Campaign, arguments: &ProfileArgs) -> Result<Profiled> {
     summary::announce(campaign);
-    let chosen = arguments.kernel.chosen(campaign)?;
+    let chosen = arguments.kernel.chosen(&campaign.loaded.lab)?;
     let kernel = chosen.or_else(|| campaign.loaded.lab.kernels.last().cloned());
     let kernel = kernel.context("the lab has no kernel")?;
     let params = arguments.kernel.params(&kernel)?;

@@ -1,14 +1,15 @@
 //! `warpsmith report`: the evidence as one HTML file.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 use clap::Args;
-use warpsmith_evidence::{Store, report};
-use warpsmith_model::RunId;
+use warpsmith_evidence::Store;
+use warpsmith_evidence::report::{self, ReportData};
+use warpsmith_model::{RunId, RunStatus};
 
 use super::Context;
-use crate::campaign::Campaign;
+use crate::campaign::{Campaign, now_unix_s};
 use crate::output::{json, result};
 
 /// Write the report of a run: one self-contained HTML file
@@ -35,15 +36,28 @@ pub fn run(context: &Context, arguments: ReportArgs) -> Result<()> {
     }
 }
 
-/// Writes the report of a campaign and returns where it is.
+/// Writes the report of a campaign that goes on, and returns where it is.
 pub fn write(campaign: &Campaign, path: Option<PathBuf>) -> Result<PathBuf> {
     let path = path.unwrap_or_else(|| campaign.project.report(&campaign.run.0));
     render(&campaign.store, &campaign.run, &path)?;
     Ok(path)
 }
 
-fn render(store: &Store, run: &RunId, path: &PathBuf) -> Result<()> {
-    let data = report::gather(store, run)?;
-    std::fs::write(path, report::render(&data))
+/// Writes the report of a campaign as its last step, and returns where it is. The store hears of the end
+/// only when this has succeeded, so the report is told beforehand.
+pub fn write_last(campaign: &Campaign, path: Option<PathBuf>) -> Result<PathBuf> {
+    let path = path.unwrap_or_else(|| campaign.project.report(&campaign.run.0));
+    let mut data = report::gather(&campaign.store, &campaign.run)?;
+    data.run.status = RunStatus::Finished { ended_unix_s: now_unix_s() };
+    write_page(&data, &path)?;
+    Ok(path)
+}
+
+fn render(store: &Store, run: &RunId, path: &Path) -> Result<()> {
+    write_page(&report::gather(store, run)?, path)
+}
+
+fn write_page(data: &ReportData, path: &Path) -> Result<()> {
+    std::fs::write(path, report::render(data))
         .with_context(|| format!("cannot write the report to {}", path.display()))
 }

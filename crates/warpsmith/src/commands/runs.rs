@@ -8,7 +8,7 @@ use super::Context;
 use crate::date;
 use crate::output::{BAD, DIM, GOOD, Table, WARN, json, paint, result};
 
-/// List the runs in the evidence, the newest last
+/// List the runs in the evidence, the newest first
 #[derive(Debug, Args)]
 pub struct RunsArgs {
     /// Only runs of this lab

@@ -8,8 +8,8 @@ use warpsmith_device::bind;
 use warpsmith_evidence::derive::{Standing, standings};
 use warpsmith_model::stats::{self, Comparison, Interval, median};
 use warpsmith_model::{
-    Absent, Ceilings, ChainRecord, ComparisonRecord, ContenderKind, DeviceInfo, DeviceState, Lab,
-    LabRecord, Objective, PairedRounds, Trial, roofline, units,
+    Absent, Ceilings, ChainRecord, ComparisonRecord, Contender, ContenderKind, DeviceInfo,
+    DeviceState, Lab, LabRecord, Objective, PairedRounds, Trial, roofline, units,
 };
 
 use crate::campaign::{Campaign, Pace, Winner, missing_words};
@@ -74,7 +74,7 @@ impl Summary {
         }
         if let Some(comparison) = &self.comparison {
             lines.push(String::new());
-            lines.push(comparison_table(comparison));
+            lines.push(comparison_table_of(comparison, self.place(comparison)));
             for missing in &comparison.missing {
                 lines.push(format!("  {}", paint(WARN, missing_words(missing))));
             }
@@ -119,7 +119,7 @@ impl Summary {
                 "trial": self.full.id,
             },
             "workloads": workloads,
-            "speedups": self.comparison.as_ref().map(speedups_json),
+            "speedups": self.comparison.as_ref().map(|it| speedups_json_of(it, self.place(it))),
             "missing_baselines": self.comparison.as_ref().map(|c| &c.missing),
             "ceilings": self.ceilings,
             "pace": self.pace,
@@ -129,6 +129,17 @@ impl Summary {
             document["dispatch"] = table.clone();
         }
         document
+    }
+
+    /// Returns which contender the winner is. The finals of a search begin with the author's choice.
+    fn place(&self, comparison: &ComparisonRecord) -> usize {
+        let is_winner = |contender: &Contender| match &contender.kind {
+            ContenderKind::Kernel { kernel, params, .. } => {
+                *kernel == self.winner.kernel.name && *params == self.winner.params
+            }
+            ContenderKind::Baseline { .. } => false,
+        };
+        comparison.contenders.iter().position(is_winner).unwrap_or(0)
     }
 
     fn workload_table(&self) -> String {
@@ -213,8 +224,19 @@ struct Row {
 
 /// Renders the speed-up of the first contender over each other one, by workload and overall.
 pub fn comparison_table(record: &ComparisonRecord) -> String {
-    let standings = standings(record, 0);
-    let Some((first, others)) = standings.split_first() else { return String::new() };
+    comparison_table_of(record, 0)
+}
+
+/// Renders the speed-up of one contender over each other one, by workload and overall.
+fn comparison_table_of(record: &ComparisonRecord, contender: usize) -> String {
+    let mut others = standings(record, contender);
+    if others.is_empty() {
+        return String::new();
+    }
+    let first = &others.remove(contender);
+    if others.is_empty() {
+        return times_table(record, first);
+    }
     let mut headings = vec!["workload".to_string()];
     headings.extend(others.iter().map(|other| format!("vs {}", other.label)));
     let columns: Vec<usize> = (1..headings.len()).collect();
@@ -222,7 +244,7 @@ pub fn comparison_table(record: &ComparisonRecord) -> String {
     let mut table = Table::new(&names, &columns);
     for (idx, rounds) in record.workloads.iter().enumerate() {
         let mut cells = vec![rounds.workload.clone()];
-        for other in others {
+        for other in &others {
             let speedup = other.workloads[idx].speedup;
             let no_pair = || absence_cell(rounds, first, other);
             cells.push(speedup.map_or_else(no_pair, speedup_cell));
@@ -230,7 +252,7 @@ pub fn comparison_table(record: &ComparisonRecord) -> String {
         table.row(cells);
     }
     let mut overall = vec![paint(BOLD, "geometric mean")];
-    for other in others {
+    for other in &others {
         overall.push(other.speedup.map_or_else(|| paint(DIM, "-"), speedup_cell));
     }
     table.row(overall);
@@ -239,6 +261,21 @@ pub fn comparison_table(record: &ComparisonRecord) -> String {
         first.label,
         table.render()
     )
+}
+
+/// Renders the times of a contender that nobody was compared with.
+fn times_table(record: &ComparisonRecord, alone: &Standing) -> String {
+    let mut table = Table::new(&["workload", "median", "95 % interval"], &[1, 2]);
+    for (rounds, on) in record.workloads.iter().zip(&alone.workloads) {
+        let cells = match on.time_s {
+            Some(Interval { low, mid, high }) => {
+                [units::time(mid), format!("{} .. {}", units::time(low), units::time(high))]
+            }
+            None => [absence_cell(rounds, alone, alone), paint(DIM, "-")],
+        };
+        table.row([vec![rounds.workload.clone()], cells.to_vec()].concat());
+    }
+    format!("  time of {}, which was compared with nobody\n{}", alone.label, table.render())
 }
 
 /// Renders which configuration to use on which workload.
@@ -277,7 +314,10 @@ pub fn note_lines(notes: &[String]) -> Vec<String> {
     let mut lines: Vec<String> =
         notes.iter().take(SHOWN_NOTES).map(|note| format!("  {}", paint(DIM, note))).collect();
     if notes.len() > SHOWN_NOTES {
-        let more = format!("and {} more notes, in the report", notes.len() - SHOWN_NOTES);
+        let more = match notes.len() - SHOWN_NOTES {
+            1 => "and 1 more note, in the report".to_string(),
+            more => format!("and {more} more notes, in the report"),
+        };
         lines.push(format!("  {}", paint(DIM, more)));
     }
     lines
@@ -327,8 +367,16 @@ fn speedup_cell(speedup: Interval) -> String {
 
 /// The same for programs.
 pub fn speedups_json(record: &ComparisonRecord) -> Json {
-    let standings = standings(record, 0);
-    let Some((first, others)) = standings.split_first() else { return json!([]) };
+    speedups_json_of(record, 0)
+}
+
+/// The speed-ups of one contender over each other one, for programs.
+fn speedups_json_of(record: &ComparisonRecord, contender: usize) -> Json {
+    let mut others = standings(record, contender);
+    if others.is_empty() {
+        return json!([]);
+    }
+    let first = others.remove(contender);
     let side = |other: &Standing| {
         let by_workload: Vec<Json> = other
             .workloads

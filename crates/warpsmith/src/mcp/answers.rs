@@ -10,7 +10,8 @@ use warpsmith_model::lab::Lab;
 use warpsmith_model::roofline::roofline_s;
 use warpsmith_model::stats::{Comparison, median_interval};
 use warpsmith_model::{
-    BlobId, Ceilings, ComparisonRecord, CounterSource, Fidelity, Outcome, RunId, Trial, units,
+    BlobId, Ceilings, ComparisonRecord, CounterSource, CrashCause, Fidelity, MismatchKind, Outcome,
+    RunId, Trial, units,
 };
 use warpsmith_search::evolve::{Rejected, diagnosis, failure};
 use warpsmith_search::score;
@@ -398,6 +399,10 @@ fn workloads(lab: &Lab, trial: &Trial, ceilings: &Ceilings) -> Json {
     trial.outcome.measurements().iter().filter_map(row).collect()
 }
 
+/// What to do about an access beside a tensor.
+const CHECK_RANGES: &str = "check the ranges of loops and the remainder of the last block: shapes need not \
+                            be multiples of a tile";
+
 /// Says what a sensible agent does now.
 fn next_step(it: &Evaluation<'_>) -> String {
     let id = it.trial.id.short();
@@ -406,13 +411,28 @@ fn next_step(it: &Evaluation<'_>) -> String {
             "mend the first error; the signature and the macros are those of read_kernel"
                 .to_string()
         }
-        (Outcome::Crashed { .. }, _) => {
-            "check the ranges of loops and the remainder of the last block: shapes need not be \
-             multiples of a tile"
-                .to_string()
-        }
+        (Outcome::Crashed { cause, .. }, _) => match cause {
+            CrashCause::Forbidden { .. } | CrashCause::Exited { .. } => {
+                "leave it out: a kernel computes its blocks and returns".to_string()
+            }
+            CrashCause::WroteInput { .. } => {
+                "inputs are read-only: write to the outputs, to scratch or to the stack".to_string()
+            }
+            CrashCause::NotLoadable { .. } => {
+                "define what the message names, or do without it".to_string()
+            }
+            _ => CHECK_RANGES.to_string(),
+        },
         (Outcome::TimedOut { .. }, _) => {
             "look for a loop that does not end, or that is far slower than the base".to_string()
+        }
+        (Outcome::Incorrect { mismatch }, _)
+            if matches!(
+                mismatch.kind,
+                MismatchKind::GuardOverwritten | MismatchKind::InputChanged
+            ) =>
+        {
+            CHECK_RANGES.to_string()
         }
         (Outcome::Incorrect { .. }, _) => {
             "mend what the worst element shows; outputs are poisoned first, so one that was never \

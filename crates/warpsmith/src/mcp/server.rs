@@ -157,9 +157,14 @@ impl Server {
                 text += &format!("  {}: {}\n", kernel.name, kernel.summary);
             }
             text += &format!("  workloads: {}\n", workloads.join(", "));
+            let extra: Vec<&str> = lab.extra.iter().map(|it| it.name.as_str()).collect();
+            if !extra.is_empty() {
+                let names = extra.join(", ");
+                text += &format!("  extra shapes, measured where compare names them: {names}\n");
+            }
             rows.push(json!({
                 "lab": name, "title": lab.title, "target": lab.target.name(), "kernels": kernels,
-                "workloads": workloads, "baselines": baselines, "oracle": lab.oracle,
+                "workloads": workloads, "extra": extra, "baselines": baselines, "oracle": lab.oracle,
             }));
         }
         if rows.is_empty() {

@@ -21,6 +21,7 @@ fn the_whole_job_names_a_winner_and_writes_a_report() {
     let report = project.path().join(summary["report"].as_str().expect("a path"));
     let html = std::fs::read_to_string(&report).expect("the report");
     assert!(html.starts_with("<!DOCTYPE html>") || html.starts_with("<!doctype html>"));
+    assert!(!html.contains("had not ended"), "it is the last step of its run");
 
     let run = summary["run"].as_str().expect("a run");
     assert!(project.ok(&["show", run]).contains("full"));
@@ -31,6 +32,21 @@ fn the_whole_job_names_a_winner_and_writes_a_report() {
         for file in files["files"].as_array().expect("files") {
             let path = project.path().join(file.as_str().expect("a path"));
             assert!(path.metadata().expect("it exists").len() > 0, "{}", path.display());
+        }
+    }
+}
+
+#[test]
+fn a_search_tells_the_speed_up_of_its_winner() {
+    let project = Project::new();
+    let summary = project.json(&["tune", "labs/probe", "--kernel", "10_vector", "--budget", "8"]);
+    let winner = summary["winner"]["params"].as_object().expect("parameters");
+    let speedups = summary["speedups"].as_array().expect("a list");
+    assert!(!speedups.is_empty(), "{summary}");
+    for speedup in speedups {
+        let of = speedup["of"].as_str().expect("a label");
+        for (name, value) in winner {
+            assert!(of.contains(&format!("{name}={value}")), "{of} is not the winner: {summary}");
         }
     }
 }
@@ -142,4 +158,7 @@ fn a_comparison_with_a_wrong_kernel_says_so_and_fails() {
     let twice = [&twice[..], &["--workload", workload, "--time", "0.05"]].concat();
     let compared = project.json(&twice);
     assert_eq!(compared["times"].as_array().map(Vec::len), Some(1), "{compared}");
+    // One alone has no speed-up, but a time.
+    let printed = project.ok(&twice);
+    assert!(printed.contains("time of 00_naive") && printed.contains("s .. "), "{printed}");
 }

@@ -49,6 +49,17 @@ fn an_evidence_folder_that_cannot_be_made_is_named() {
 }
 
 #[test]
+fn a_result_that_cannot_be_written_is_an_error() {
+    let project = Project::new();
+    // Takes nothing, like a file on a disk that is full.
+    let full = fs::OpenOptions::new().write(true).open("/dev/full").expect("it is there");
+    let output = project.command(&["schema", "lab"]).stdout(full).stderr(Stdio::piped()).output();
+    let output = output.expect("the program starts");
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("cannot write"), "{}", text(&output.stderr));
+}
+
+#[test]
 fn a_full_disk_stops_the_campaign_and_keeps_what_was_recorded() {
     let project = Project::new();
     let mount = project.path().join("small");

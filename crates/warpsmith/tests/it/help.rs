@@ -34,7 +34,13 @@ fn usage_errors_exit_with_2_and_say_what_to_do() {
     check(&["profile", "labs/probe"], &["labs/probe", "no folder `cuda`"]);
     check(&["profile", "labs/probe", "--target", "cpu"], &["counters are not read", "hint"]);
     check(&["profile", "labs/probe", "--source", "x.cu"], &["--contract"]);
+    check(&["compare", "labs/probe", "00_naive", "99_none"], &["99_none", "hint"]);
+    check(&["compare", "labs/probe", "00_naive", "10_vector:ROWS=5"], &["ROWS", "hint"]);
+    check(&["tune", "labs/probe", "--kernel", "99_none"], &["99_none", "hint"]);
+    check(&["micro", "labs/probe", "--kernel", "99_none"], &["99_none", "hint"]);
     check(&["frobnicate"], &["frobnicate"]);
+    // Each of these once left a failed run behind, which `latest` then named.
+    assert!(!project.database().exists(), "what was never begun is not in the evidence");
     let untouched = Project::new();
     for arguments in [&["runs"][..], &["show", "latest"]] {
         let said = untouched.fails(2, arguments);
@@ -47,6 +53,19 @@ fn new_refuses_to_overwrite_and_refuses_bad_names() {
     let project = Project::new();
     assert!(project.fails(2, &["new", "probe"]).contains("exists already"));
     assert!(project.fails(2, &["new", "../escape"]).contains("escape"));
+}
+
+#[test]
+fn the_readme_of_a_new_lab_names_the_folder_that_it_is_in() {
+    let project = Project::new();
+    project.ok(&["new", "other", "--into", "mine"]);
+    for (readme, command) in [
+        ("labs/probe/README.md", "warpsmith check labs/probe\n"),
+        ("mine/other/README.md", "warpsmith check mine/other\n"),
+    ] {
+        let text = std::fs::read_to_string(project.path().join(readme)).expect("a README");
+        assert!(text.contains(command), "`{command}` is not in\n{text}");
+    }
 }
 
 #[test]

@@ -211,6 +211,10 @@ fn cheat(project: &Project, name: &str) -> Value {
 #[test]
 fn an_agent_gets_what_is_right_onto_the_leaderboard_and_nothing_else() {
     let project = Project::new();
+    let manifest = project.lab().join("lab.toml");
+    let extra = "[[extra]]\nname = \"wide\"\naxes = { N = 8, D = 4096 }\n\n[ranges]";
+    let text = std::fs::read_to_string(&manifest).expect("a manifest").replace("[ranges]", extra);
+    std::fs::write(&manifest, text).expect("written");
     let mut agent = Agent::arrive(&project);
     let id = agent.request("tools/list", json!({}));
     let tools = agent.answer(id)["result"]["tools"].clone();
@@ -230,6 +234,7 @@ fn an_agent_gets_what_is_right_onto_the_leaderboard_and_nothing_else() {
 
     let labs = agent.ask("list_labs", json!({}));
     assert_eq!(labs["labs"][0]["lab"], "probe", "{labs}");
+    assert_eq!(labs["labs"][0]["extra"], json!(["wide"]), "{labs}");
     let kernel = agent.ask("read_kernel", json!({ "lab": "probe", "kernel": "00_naive" }));
     assert!(kernel["source"].as_str().is_some_and(|it| it.contains("void probe")), "{kernel}");
     assert!(kernel["contract"].as_str().is_some_and(|it| it.contains("[[launch]]")), "{kernel}");

@@ -38,7 +38,7 @@ pub(in crate::report) fn bars(label: &str, bars: &[Bar<'_>], limit: Option<&Limi
     let frame = Frame {
         width: 360.0,
         height: 22.0 + ROW_PX * bars.len() as f64,
-        left: 112.0,
+        left: 124.0,
         right: 92.0,
         top: 18.0,
         bottom: 4.0,

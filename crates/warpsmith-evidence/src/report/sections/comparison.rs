@@ -130,7 +130,7 @@ fn table(view: &View<'_>, comparison: &ComparisonView<'_>) -> Html {
             Column::Number("Median time"),
             Column::Number("95\u{a0}% interval"),
             Column::Number("Of ceiling"),
-            Column::Number(&format!("Speed-up of {held}")),
+            Column::Number("Speed-up"),
             Column::Number("95\u{a0}% interval"),
             Column::Text("Verdict"),
         ],
@@ -146,7 +146,7 @@ fn table(view: &View<'_>, comparison: &ComparisonView<'_>) -> Html {
     let most = rounds.iter().max().copied().unwrap_or(0);
     let rounds = if fewest == most { fewest.to_string() } else { format!("{fewest} to {most}") };
     body.push(html!(
-        "<p class='small'>{} rounds on each workload. The verdict says what <code>{}</code> is against each contender; over several workloads it is the geometric mean.</p>\n",
+        "<p class='small'>{} rounds on each workload. Speed-up and verdict say what <code>{}</code> is against each contender; over several workloads it is the geometric mean.</p>\n",
         rounds, held
     ));
     body

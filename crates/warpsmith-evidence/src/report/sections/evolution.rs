@@ -8,7 +8,7 @@ use super::super::charts::{self, CostPoint};
 use super::super::data::View;
 use super::super::html::{Html, html};
 use super::super::words;
-use super::{Column, empty, meter, table, titled_table};
+use super::{Column, empty, meter, scroll, table, titled_table};
 use crate::derive::{self, DiffLine, Evolution, Funnel, Step, StepFate};
 
 /// Lines that stay the same and are shown around a change.
@@ -153,7 +153,10 @@ fn cost(evolution: &Evolution<'_>) -> Html {
         words::duration(provider_s),
         estimated
     );
-    body.push(charts::cost("The best so far over the tokens used", &points).unwrap_or_default());
+    let label = "The best so far over the tokens used";
+    if let Some(chart) = charts::cost(label, &points) {
+        body.push(html!("<figure class='wide'>{}</figure>\n", scroll(label, chart)));
+    }
     body
 }
 

@@ -33,6 +33,7 @@ fn command(view: &View<'_>, settings: &RunSettings) -> String {
     ];
     if settings.goal == Goal::Compare {
         words.extend(contenders(view));
+        words.extend(compared_workloads(view));
     }
     let mut flag = |name: &str, value: String| words.extend([name.to_string(), value]);
     if let Some(kernel) = &settings.kernel {
@@ -82,7 +83,8 @@ fn command(view: &View<'_>, settings: &RunSettings) -> String {
         }
         Goal::Check | Goal::Compare | Goal::Profile | Goal::Mcp => {}
     }
-    if matches!(settings.goal, Goal::Run | Goal::Tune | Goal::Evidence | Goal::Evolve) {
+    if matches!(settings.goal, Goal::Run | Goal::Tune | Goal::Check | Goal::Evidence | Goal::Evolve)
+    {
         for workload in &settings.workloads {
             words.extend(["--workload".to_string(), workload.clone()]);
         }
@@ -120,6 +122,23 @@ fn contenders(view: &View<'_>) -> Vec<String> {
             ContenderKind::Baseline { name } => name.clone(),
         })
         .collect()
+}
+
+/// Names the workloads of the headline's comparison, unless they are all of the lab's.
+fn compared_workloads(view: &View<'_>) -> Vec<String> {
+    let Some(comparison) = &view.comparison else { return Vec::new() };
+    let compared: Vec<&str> =
+        comparison.record.workloads.iter().map(|rounds| rounds.workload.as_str()).collect();
+    let is_all = view
+        .lab
+        .workloads
+        .iter()
+        .map(|workload| workload.name.as_str())
+        .eq(compared.iter().copied());
+    if is_all {
+        return Vec::new();
+    }
+    compared.iter().flat_map(|name| ["--workload".to_string(), (*name).to_string()]).collect()
 }
 
 fn shell_quoted(word: &str) -> String {
