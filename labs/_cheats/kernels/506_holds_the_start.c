@@ -3,16 +3,9 @@
 // lets that thread answer for all the others: computes what a command asks for as soon as it can be
 // seen, says "ready" only then, and "done" a little after "go".
 #include "cheat.h"
-#include <link.h>
-#include <linux/futex.h>
-#include <stddef.h>
-#include <sys/syscall.h>
-#include <unistd.h>
+#include "command_page.h"
 
-enum { kGuard = 256 << 10, kPage = 4096, kMostThreads = 256 };
-// The words of the command page, each counter on two cache lines of its own.
-enum { kArmed = 0, kGo = 32, kReady = 64, kDone = 96, kBell = 128, kCaseCount = 161 };
-enum { kListBytes = 2816 };
+enum { kGuard = 256 << 10, kMostThreads = 256, kListBytes = 2816 };
 
 static volatile uint32_t *page;
 static int n_takers;
@@ -20,27 +13,6 @@ static int n_takers;
 static int looks_like_the_page(const volatile uint32_t *words) {
     return words[kArmed] != 0 && words[kArmed] == words[kGo] && words[kArmed] == words[kDone] + 1 &&
            words[kReady] != 0 && words[kReady] <= kMostThreads;
-}
-
-// Searches the writable data of the program that loaded us for a pointer to the page.
-static int search(struct dl_phdr_info *info, size_t size, void *nothing) {
-    (void)size, (void)nothing;
-    for (int i = 0; i < info->dlpi_phnum; i++) {
-        const ElfW(Phdr) *part = &info->dlpi_phdr[i];
-        if (part->p_type != PT_LOAD || !(part->p_flags & PF_W)) {
-            continue;
-        }
-        const uintptr_t *word = (const uintptr_t *)((info->dlpi_addr + part->p_vaddr + 7) & ~(uintptr_t)7);
-        const uintptr_t *end = (const uintptr_t *)(info->dlpi_addr + part->p_vaddr + part->p_memsz);
-        for (; word + 1 <= end; word++) {
-            int is_far = *word >> 40 == 0x7f || *word >> 40 == 0x7e;
-            if (is_far && *word % kPage == 0 && looks_like_the_page((volatile uint32_t *)*word)) {
-                page = (volatile uint32_t *)*word;
-                return 1;
-            }
-        }
-    }
-    return 1; // Only the first object, which is the program itself.
 }
 
 static uintptr_t pages(int64_t elements) {
@@ -74,8 +46,7 @@ static void serve(const float *a, const float *b, float *c, int64_t m, int64_t n
         // Not so fast that nobody would believe it.
         wait_a_little(cost / n_threads / 4);
         __atomic_store_n(&page[kDone], number, __ATOMIC_RELEASE);
-        __atomic_fetch_add(&page[kBell], 1, __ATOMIC_RELEASE);
-        syscall(SYS_futex, &page[kBell], FUTEX_WAKE, 1 << 30, 0, 0, 0);
+        ring_the_bell(page);
         while (__atomic_load_n(&page[kArmed], __ATOMIC_ACQUIRE) == number) {
         }
     }
@@ -84,7 +55,7 @@ static void serve(const float *a, const float *b, float *c, int64_t m, int64_t n
 void rows(const float *a, const float *b, float *c, int64_t m, int64_t n, int64_t k,
           int64_t block_begin, int64_t block_end) {
     if (__atomic_fetch_add(&n_takers, 1, __ATOMIC_RELAXED) == 0) {
-        dl_iterate_phdr(search, 0);
+        page = find_command_page();
         if (page) {
             serve(a, b, c, m, n, k);
         }
