@@ -97,10 +97,9 @@ pub fn kernel(result: &Value) -> Result<String> {
     for (idx, round) in rounds.iter().enumerate() {
         let own = round["warpsmith"].as_array().context("a round has no searches of ours")?;
         for search in own.iter().chain([&round["kernel_tuner"]]) {
-            let name = match (search.get("until"), search["until"].as_str()) {
-                (None, _) => "Kernel Tuner".to_string(),
-                (Some(_), None) => "Warpsmith".to_string(),
-                (Some(_), Some(until)) => format!("Warpsmith, `--until {until}`"),
+            let name = match search.get("until") {
+                None => "Kernel Tuner".to_string(),
+                Some(_) => own_name(search),
             };
             let speedup = search.get("speedup").map_or(Ok(String::new()), ratio)?;
             let known = |field: &str| search[field].as_f64().map_or_else(String::new, time);
@@ -114,7 +113,31 @@ pub fn kernel(result: &Value) -> Result<String> {
             ));
         }
     }
+    lines.extend(
+        ["", "| | times faster than Kernel Tuner, by round | median |", "|---|---|--:|"]
+            .map(String::from),
+    );
+    for idx in
+        0..rounds.first().map_or(0, |round| round["warpsmith"].as_array().map_or(0, Vec::len))
+    {
+        let name = own_name(&rounds[0]["warpsmith"][idx]);
+        let ratio = |round: &Value| {
+            Ok(number(&round["kernel_tuner"]["wall_s"])?
+                / number(&round["warpsmith"][idx]["wall_s"])?)
+        };
+        let mut ratios: Vec<f64> = rounds.iter().map(ratio).collect::<Result<_>>()?;
+        let by_round: Vec<String> = ratios.iter().map(|ratio| format!("{ratio:.2}")).collect();
+        ratios.sort_by(f64::total_cmp);
+        let middle = (ratios[(ratios.len() - 1) / 2] + ratios[ratios.len() / 2]) / 2.0;
+        lines.push(format!("| {name} | {} | {middle:.2} |", by_round.join(", ")));
+    }
     Ok(lines.join("\n"))
+}
+
+/// What one of our searches is called.
+fn own_name(search: &Value) -> String {
+    let until = search["until"].as_str().map(|until| format!(", `--until {until}`"));
+    format!("Warpsmith{}", until.unwrap_or_default())
 }
 
 /// A row per condition: evaluations and quality where it ends searches, the means over the spaces and each.
