@@ -225,6 +225,8 @@ fn a_search_expects_less_and_less_and_asking_changes_nothing() {
     let simulated = crate::simulated::Simulated::recorded("pnpoly_RTX3090");
     let (mut asked, mut unasked) =
         (simulated.proposer(Strategy::Auto, 3), simulated.proposer(Strategy::Auto, 3));
+    // One that is resumed: it has proposed nothing, and hears of what was stored.
+    let mut resumed = simulated.proposer(Strategy::Auto, 3);
     let mut outlooks = Vec::new();
     for _ in 0..60 {
         outlooks.push(asked.outlook());
@@ -233,7 +235,9 @@ fn a_search_expects_less_and_less_and_asking_changes_nothing() {
         let finding = simulated.evaluate(&proposals[0]);
         asked.observe(&finding);
         unasked.observe(&finding);
+        resumed.observe(&finding);
     }
+    assert_eq!(asked.outlook(), resumed.outlook());
     assert!(outlooks[..8].iter().all(Option::is_none), "{outlooks:?}");
     let mean = |outlooks: &[Option<f64>]| {
         outlooks.iter().map(|outlook| outlook.expect("a model")).sum::<f64>() / 10.0

@@ -237,9 +237,8 @@ fn ending(caches: &[Cache], courses: &Courses, condition: usize) -> (Summary, f6
     let recorded = &caches[courses.cache].recorded;
     let ends = &courses.ends[condition];
     let ended = courses.best_ms.iter().zip(ends);
-    // A search that expects nothing before anything ran has not begun.
     let qualities: Vec<f64> =
-        ended.map(|(course, end)| quality(recorded, after(course, (*end).max(1)))).collect();
+        ended.map(|(course, end)| quality(recorded, after(course, *end))).collect();
     let evaluations = ends.iter().sum::<usize>() as f64 / ends.len() as f64;
     (Summary::of(&qualities).expect("at least one repeat was asked for"), evaluations)
 }
