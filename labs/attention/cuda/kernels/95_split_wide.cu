@@ -1,0 +1,8 @@
+// O = softmax(scale Q Kᵀ) V on Hopper, head dimension 128, where there are few tiles: two warpgroups share each block's.
+// Layout: q, k, v, o are (B, H, S, D) row-major, f16 or bf16. With a causal mask query i sees the keys 0..i.
+// Serves every S, for scale > 0.
+//
+// 90_split with two warpgroups, which is as many as the registers allow.
+#include "split_attention.cuh"
+
+static_assert(kHeadDim == 128, "90_split serves head dimension 64");

@@ -1,0 +1,626 @@
+// The computation of 90_split and 95_split_wide: products, weights, turns, the merge of parts, and the kernel. sm_90a.
+//
+// Weights are powers of two of the scores themselves, relative to 0: any reference gives the same quotient, as long as no
+// weight overflows or vanishes. So there is no maximum, and parts of a row are merged by adding them. Each thread looks at
+// its sums, and a block that saw one outside of the limits goes through its tiles again, with the rows' largest scores as
+// references.
+#ifndef WS_SPLIT_ATTENTION_CUH
+#define WS_SPLIT_ATTENTION_CUH
+
+#include "split_load.cuh"
+
+// The same number, of which the compiler does not know that it is. Else it keeps whatever follows from it in registers,
+// through loops that have none to spare.
+__device__ __forceinline__ int computed_anew(int number) {
+    asm volatile("" : "+r"(number));
+    return number;
+}
+
+// --- Consumer: products ------------------------------------------------------------------------------------------
+
+typedef float Scores[kBlockN / 2];         // of one thread: 2 rows (queries g and g + 8), keys 8 j + 2 t + {0, 1}
+typedef float Output[kTileValues];         // likewise, along the head
+typedef unsigned Weights[kBlockN / 16][4]; // the scores' exponentials as 16-bit pairs, for the second product
+
+// scores = Q Kᵀ, both K-major; not waited for.
+__device__ __forceinline__ void multiply_qk(Scores &scores, ws::Descriptor q, ws::Descriptor k) {
+    ws::wgmma_fence_operand(scores);
+    ws::wgmma_fence();
+#pragma unroll
+    for (int step = 0; step < kHeadDim / 16; step++) {
+        int slab = step / (kSlab / 16);
+        int within = step % (kSlab / 16) * 32;
+        ws::Descriptor q_step = ws::descriptor_advance(q, slab * kTileM * kSlab * 2 + within);
+        ws::Descriptor k_step = ws::descriptor_advance(k, slab * kBlockN * kSlab * 2 + within);
+        ws::wgmma_ss<kBf16, false>(scores, q_step, k_step, step > 0);
+    }
+    ws::wgmma_commit();
+}
+
+// output += weights V, V N-major; not waited for.
+__device__ __forceinline__ void multiply_pv(Output &output, Weights &weights, ws::Descriptor v) {
+    ws::wgmma_fence_operand(output);
+    ws::wgmma_fence_operand(weights);
+    ws::wgmma_fence();
+#pragma unroll
+    for (int step = 0; step < kBlockN / 16; step++) {
+        ws::wgmma_rs<kBf16, true>(output, weights[step], ws::descriptor_advance(v, step * 2048), 1);
+    }
+    ws::wgmma_commit();
+}
+
+// --- Consumer: weights -------------------------------------------------------------------------------------------
+
+// How large a sum may get: no weight is larger than the sum it is in, and 16-bit weights reach to 65504 in half
+// precision. How small a row's may get for each key that it sees: weights below 2^-14 lose bits in half precision.
+constexpr float kLargestSum = kBf16 ? 0x1p30f : 65504.0f;
+constexpr float kSmallestMean = kBf16 ? 0x1p-60f : 0x1p-12f;
+
+struct Softmax {
+    float scale;        // of a score, times log2 e: from here on powers of two
+    float reference[2]; // scaled score of each row that its exponentials are relative to
+    float sum[2];       // of this thread's exponentials
+};
+
+// Pairs kFrom to kTo of the scores become exponentials, and join the sums.
+template <int kFrom, int kTo>
+__device__ __forceinline__ void raise(const Softmax &softmax, Scores &scores, float (&sum)[2][2]) {
+#pragma unroll
+    for (int i = kFrom; i < kTo; i++) {
+        int row = i % 2;
+#pragma unroll
+        for (int c = 0; c < 2; c++) {
+            scores[2 * i + c] = ws::exp2_approx(scores[2 * i + c] * softmax.scale - softmax.reference[row]);
+            sum[row][c] += scores[2 * i + c];
+        }
+    }
+}
+
+template <int kFrom, int kTo>
+__device__ __forceinline__ void pack_weights(Weights &weights, const Scores &scores) {
+#pragma unroll
+    for (int i = kFrom; i < kTo; i++) {
+        weights[i / 4][i % 4] = ws::pack<kBf16>(scores[2 * i], scores[2 * i + 1]);
+    }
+}
+
+// --- Consumer ----------------------------------------------------------------------------------------------------
+
+// One warpgroup: a part of the keys of a tile.
+struct Consumer {
+    ws::Descriptor q0, k0, v0; // of the first slot
+    int consumer;              // which of the warpgroups
+    int tile, part;
+    int thread; // in the warpgroup
+    int first_query;
+    int chunk; // the one that `weights` belongs to; they run downwards
+    unsigned n_groups;        // that it is through with
+    unsigned n_used;          // chunks of its part, whose V it is through with
+    unsigned exchange_parity; // of the next exchange
+    Softmax softmax;
+    Scores scores;
+    Weights weights;
+    Output output;
+};
+
+// One arrival a warp: each has seen its own products finish.
+__device__ __forceinline__ void release(ws::Mbarrier *empty, int thread) {
+    if (thread % 32 == 0) {
+        ws::mbarrier_arrive(empty);
+    }
+}
+
+// What is loaded as number `index` into a ring lies in this slot, with this parity of its barriers.
+template <int kCount = kSlots>
+__device__ __forceinline__ int slot_of(unsigned index) {
+    return index % kCount;
+}
+
+template <int kCount = kSlots>
+__device__ __forceinline__ unsigned parity_of(unsigned index) {
+    return index / kCount & 1;
+}
+
+__device__ __forceinline__ void wait_for_keys(Consumer &self, SharedPlan &shared, unsigned index) {
+    ws::mbarrier_wait(&shared.k_barriers[self.part].full[slot_of(index)], parity_of(index));
+}
+
+__device__ __forceinline__ void start_scores(Consumer &self, unsigned index) {
+    multiply_qk(self.scores, ws::descriptor_advance(self.q0, slot_of<kQueryStages>(self.n_groups) * sizeof(QueryTile)),
+                ws::descriptor_advance(self.k0, slot_of(index) * sizeof(KeyChunk)));
+}
+
+__device__ __forceinline__ void wait_for_values(Consumer &self, SharedPlan &shared) {
+    ws::mbarrier_wait(&shared.v_barriers[self.part].full[slot_of(self.n_used)], parity_of(self.n_used));
+}
+
+__device__ __forceinline__ void start_output(Consumer &self, SharedPlan &shared) {
+    wait_for_values(self, shared);
+    multiply_pv(self.output, self.weights, ws::descriptor_advance(self.v0, slot_of(self.n_used) * sizeof(KeyChunk)));
+}
+
+__device__ __forceinline__ void release_keys(Consumer &self, SharedPlan &shared, unsigned index) {
+    release(&shared.k_barriers[self.part].empty[slot_of(index)], self.thread);
+}
+
+__device__ __forceinline__ void release_values(Consumer &self, SharedPlan &shared) {
+    release(&shared.v_barriers[self.part].empty[slot_of(self.n_used)], self.thread);
+    self.n_used++;
+}
+
+// kPending: groups of products that were started after the scores'.
+template <int kPending>
+__device__ __forceinline__ void finish_scores(Consumer &self, SharedPlan &shared, unsigned index) {
+    ws::wgmma_wait<kPending>();
+    ws::wgmma_fence_operand(self.scores);
+    release_keys(self, shared, index);
+}
+
+__device__ __forceinline__ void finish_output(Consumer &self, SharedPlan &shared) {
+    ws::wgmma_wait<0>();
+    ws::wgmma_fence_operand(self.output);
+    ws::wgmma_fence_operand(self.weights);
+    release_values(self, shared);
+}
+
+__device__ __forceinline__ void mask_chunk(Consumer &self, int s) {
+    if (!kCausal && (self.chunk + 1) * kBlockN <= s) {
+        return;
+    }
+    int key = self.chunk * kBlockN + self.thread % 4 * 2;
+    int query = self.first_query + self.thread / 32 * 16 + self.thread % 32 / 4;
+    ws::mask_scores<kCausal>(self.scores, query + 1 - key, s - key);
+}
+
+// Whether some of its queries must not see some of the chunk's keys. Keys beyond S are in the first chunk only.
+__device__ __forceinline__ bool is_masked(const Consumer &self, int chunk) {
+    return kCausal && (chunk + 1) * kBlockN - 1 > self.first_query;
+}
+
+// Consumers can take turns in starting products, so that the weights of one meet the products of another.
+// The turn goes round by named barriers, one for each consumer.
+enum { kTurnBarrier = 1 };
+
+__device__ __forceinline__ void wait_for_turn(int consumer) {
+    if (kTurns) {
+        ws::named_barrier_sync(kTurnBarrier + consumer, 2 * kWarpgroup);
+    }
+}
+
+__device__ __forceinline__ void pass_turn(int consumer) {
+    if (kTurns) {
+        ws::named_barrier_arrive(kTurnBarrier + (consumer + 1) % kConsumers, 2 * kWarpgroup);
+    }
+}
+
+__device__ __forceinline__ void take_empty_turn(int consumer) {
+    wait_for_turn(consumer);
+    pass_turn(consumer);
+}
+
+// What follows the scores of a chunk, for its weights. kBefore: whether the output of the chunk before is under way.
+template <bool kMasked, bool kBefore>
+__device__ __forceinline__ void weigh(Consumer &self, SharedPlan &shared, int s) {
+    constexpr int kPairs = kBlockN / 4;
+    constexpr int kFirst = kBefore ? kEarly : 0;
+    float sum[2][2] = {{self.softmax.sum[0], 0.0f}, {self.softmax.sum[1], 0.0f}}; // two chains a row
+    if (kMasked) {
+        mask_chunk(self, s);
+    }
+    raise<0, kFirst>(self.softmax, self.scores, sum);
+    if (kBefore) {
+        finish_output(self, shared);
+    }
+    pack_weights<0, kFirst>(self.weights, self.scores);
+    raise<kFirst, kPairs>(self.softmax, self.scores, sum);
+    pack_weights<kFirst, kPairs>(self.weights, self.scores);
+    self.softmax.sum[0] = sum[0][0] + sum[0][1];
+    self.softmax.sum[1] = sum[1][0] + sum[1][1];
+}
+
+// The scores and weights of the next chunk, and the output of this one.
+template <bool kMasked>
+__device__ __forceinline__ void step(Consumer &self, SharedPlan &shared, int s) {
+    unsigned next = self.n_used + 1;
+    wait_for_keys(self, shared, next);
+    wait_for_turn(self.consumer);
+    start_scores(self, next);
+    start_output(self, shared);
+    pass_turn(self.consumer);
+    finish_scores<1>(self, shared, next);
+    self.chunk -= kSplit;
+    weigh<kMasked, true>(self, shared, s);
+}
+
+// Leaves a chunk to the other tile.
+__device__ __forceinline__ void skip_chunk(Consumer &self, SharedPlan &shared) {
+    wait_for_keys(self, shared, self.n_used);
+    release_keys(self, shared, self.n_used);
+    wait_for_values(self, shared);
+    release_values(self, shared);
+}
+
+// --- Consumer: what the parts of a tile exchange -----------------------------------------------------------------
+
+// Waits until what was exchanged before has been read.
+__device__ __forceinline__ void begin_exchange(Consumer &self, SharedPlan &shared) {
+    ws::mbarrier_wait(&shared.read[self.tile], self.exchange_parity ^ 1);
+}
+
+// Waits until every part has written. One arrival a warp: those of single threads are taken one after the other.
+__device__ __forceinline__ void meet(Consumer &self, SharedPlan &shared) {
+    __syncwarp();
+    release(&shared.written[self.tile], self.thread);
+    ws::mbarrier_wait(&shared.written[self.tile], self.exchange_parity);
+}
+
+__device__ __forceinline__ void end_exchange(Consumer &self, SharedPlan &shared) {
+    __syncwarp();
+    release(&shared.read[self.tile], self.thread);
+    self.exchange_parity ^= 1;
+}
+
+__device__ __forceinline__ int row_of(int thread, int row) {
+    return thread / 32 * 16 + thread % 32 / 4 + 8 * row;
+}
+
+// One number a row, the same in the 4 threads that share it.
+__device__ __forceinline__ void write_row_values(Consumer &self, SharedPlan &shared, const float (&value)[2]) {
+    if (self.thread % 4 == 0) {
+        shared.row_values[self.consumer][row_of(self.thread, 0)] = value[0];
+        shared.row_values[self.consumer][row_of(self.thread, 1)] = value[1];
+    }
+}
+
+// Of part `part` of this consumer's tile.
+__device__ __forceinline__ float read_row_value(const Consumer &self, const SharedPlan &shared, int part, int row) {
+    return shared.row_values[part * kTiles + self.tile][row_of(self.thread, row)];
+}
+
+// The values of a thread in the order in which they are shared out: row g, then row g + 8.
+__device__ __forceinline__ float value_at(const Output &output, int i) {
+    return output[i % kRowValues / 2 * 4 + i / kRowValues * 2 + i % 2];
+}
+
+// Divides by the sums and stores 16 bytes a lane, 64 a row. `part` counts shares of a thread's values; `o` is the tile's.
+__device__ __forceinline__ void store_share(const float (&values)[kShare], const float (&inverse)[2], int part,
+                                            Element *o, int n_queries, int thread) {
+    int lane = thread % 32;
+#pragma unroll
+    for (int i = 0; i < kShare; i += 8) {
+        // Which row a share is of is known at compile time only where it has both.
+        int at = part * kShare + i;
+        float factor = inverse[kSplit == 1 ? i / kRowValues : 0];
+        unsigned words[4];
+#pragma unroll
+        for (int word = 0; word < 4; word++) {
+            words[word] = ws::pack<kBf16>(values[i + 2 * word] * factor, values[i + 2 * word + 1] * factor);
+        }
+        ws::transpose_quad(words, lane);
+        int query = row_of(thread, at / kRowValues);
+        if (query < n_queries) {
+            int to = query * (kHeadDim / 8) + at % kRowValues / 8 * 4 + lane % 4;
+            reinterpret_cast<uint4 *>(o)[to] = make_uint4(words[0], words[1], words[2], words[3]);
+        }
+    }
+}
+
+// Whether a row's sum is too small for the keys that it sees; also if it is NaN.
+__device__ __forceinline__ bool vanishes(const Consumer &self, float total, int row, int s) {
+    int query = self.first_query + row_of(self.thread, row);
+    int n_seen = kCausal && query < s ? query + 1 : s;
+    return !(total >= kSmallestMean * n_seen);
+}
+
+// Adds up the parts' output and stores this part's share. Returns whether a sum was outside of the limits.
+__device__ __forceinline__ bool merge_and_store(Consumer &self, SharedPlan &shared, Element *o, int s) {
+    self.thread = computed_anew(self.thread);
+    float sum[2];
+    bool outside = false;
+#pragma unroll
+    for (int row = 0; row < 2; row++) {
+        sum[row] = self.softmax.sum[row];
+        outside |= !(sum[row] <= kLargestSum);
+        sum[row] += __shfl_xor_sync(0xFFFFFFFFu, sum[row], 1);
+        sum[row] += __shfl_xor_sync(0xFFFFFFFFu, sum[row], 2);
+    }
+    float share[kShare] = {};
+    if constexpr (kSplit == 1) {
+        float inverse[2];
+#pragma unroll
+        for (int row = 0; row < 2; row++) {
+            outside |= vanishes(self, sum[row], row, s);
+            inverse[row] = ws::rcp_approx(sum[row]);
+        }
+#pragma unroll
+        for (int i = 0; i < kShare; i++) {
+            share[i] = value_at(self.output, i);
+        }
+        store_share(share, inverse, 0, o, s - self.first_query, self.thread);
+    } else {
+        begin_exchange(self, shared);
+        write_row_values(self, shared, sum);
+#pragma unroll
+        for (int part = 0; part < kSplit; part++) {
+            float of_part[kShare];
+#pragma unroll
+            for (int i = 0; i < kShare; i++) {
+                of_part[i] = value_at(self.output, part * kShare + i);
+            }
+            if (part == self.part) {
+#pragma unroll
+                for (int i = 0; i < kShare; i++) {
+                    share[i] = of_part[i];
+                }
+                continue;
+            }
+            Packet &packet = shared.packets[part * kTiles + self.tile][self.part < part ? self.part : self.part - 1];
+#pragma unroll
+            for (int i = 0; i < kShare; i += 4) {
+                packet[i / 4][self.thread] = make_float4(of_part[i], of_part[i + 1], of_part[i + 2], of_part[i + 3]);
+            }
+        }
+        meet(self, shared);
+        int row = self.part * kShare / kRowValues;
+        float total = 0.0f;
+#pragma unroll
+        for (int part = 0; part < kSplit; part++) {
+            total += read_row_value(self, shared, part, row);
+        }
+#pragma unroll
+        for (int sender = 0; sender < kSplit - 1; sender++) {
+            const Packet &packet = shared.packets[self.consumer][sender];
+#pragma unroll
+            for (int i = 0; i < kShare; i += 4) {
+                float4 value = packet[i / 4][self.thread];
+                share[i] += value.x;
+                share[i + 1] += value.y;
+                share[i + 2] += value.z;
+                share[i + 3] += value.w;
+            }
+        }
+        end_exchange(self, shared);
+        outside |= vanishes(self, total, row, s);
+        float inverse[2] = {ws::rcp_approx(total), 0.0f};
+        store_share(share, inverse, self.part, o, s - self.first_query, self.thread);
+    }
+    return outside;
+}
+
+// --- Consumer: a tile --------------------------------------------------------------------------------------------
+
+// Where the consumer's chunks of a group begin: the first that its queries see, of its part. Negative if there is none.
+__device__ __forceinline__ int first_chunk_seen(const Consumer &self, const Group &group, int s) {
+    int first = group.n_chunks - 1 - self.part;
+    if (self.first_query >= s) {
+        return -1;
+    }
+    if (kCausal) {
+        int last_seen = (self.first_query + kTileM - 1) / kBlockN;
+        while (first > last_seen) {
+            first -= kSplit;
+        }
+    }
+    return first;
+}
+
+// The largest scaled scores of its rows, over all parts of the keys, become the references.
+__device__ __forceinline__ void find_references(Consumer &self, SharedPlan &shared, const Group &group, int s) {
+    float largest[2] = {-ws::infinity(), -ws::infinity()};
+    int seen = first_chunk_seen(self, group, s);
+    for (self.chunk = group.n_chunks - 1 - self.part; self.chunk >= 0; self.chunk -= kSplit) {
+        if (self.chunk > seen) {
+            skip_chunk(self, shared);
+            continue;
+        }
+        wait_for_keys(self, shared, self.n_used);
+        start_scores(self, self.n_used);
+        finish_scores<0>(self, shared, self.n_used);
+        wait_for_values(self, shared); // they come with the keys, and are not needed here
+        release_values(self, shared);
+        mask_chunk(self, s);
+#pragma unroll
+        for (int row = 0; row < 2; row++) {
+            largest[row] = fmaxf(largest[row], ws::largest_of_row(self.scores, row) * self.softmax.scale);
+        }
+    }
+    begin_exchange(self, shared);
+    write_row_values(self, shared, largest);
+    meet(self, shared);
+#pragma unroll
+    for (int row = 0; row < 2; row++) {
+        float largest_of_parts = read_row_value(self, shared, 0, row);
+#pragma unroll
+        for (int part = 1; part < kSplit; part++) {
+            largest_of_parts = fmaxf(largest_of_parts, read_row_value(self, shared, part, row));
+        }
+        self.softmax.reference[row] = largest_of_parts;
+    }
+    end_exchange(self, shared);
+}
+
+// This part of the tile's output, and its sums.
+__device__ __forceinline__ void attend(Consumer &self, SharedPlan &shared, const Group &group, int s) {
+    self.softmax.sum[0] = self.softmax.sum[1] = 0.0f;
+#pragma unroll
+    for (float &value : self.output) {
+        value = 0.0f;
+    }
+    // Every consumer has as many turns as the first part has chunks after its first.
+    int n_turns = (group.n_chunks - 1) / kSplit;
+    int seen = first_chunk_seen(self, group, s);
+    for (self.chunk = group.n_chunks - 1 - self.part; self.chunk >= 0 && self.chunk > seen; self.chunk -= kSplit) {
+        skip_chunk(self, shared);
+        if (kTurns && self.chunk >= kSplit) { // others may wait for it
+            take_empty_turn(self.consumer);
+            n_turns--;
+        }
+    }
+    if (self.chunk >= 0) {
+        wait_for_keys(self, shared, self.n_used);
+        start_scores(self, self.n_used);
+        finish_scores<0>(self, shared, self.n_used);
+        weigh<true, false>(self, shared, s);
+        // Those that reach beyond the first query, then the rest.
+        if (kCausal) {
+            while (self.chunk >= kSplit && is_masked(self, self.chunk - kSplit)) {
+                step<true>(self, shared, s);
+                n_turns--;
+            }
+        }
+        while (self.chunk >= kSplit) {
+            step<false>(self, shared, s);
+            n_turns--;
+        }
+        start_output(self, shared);
+        finish_output(self, shared);
+    }
+    if (kTurns) {
+        for (; n_turns > 0; n_turns--) {
+            take_empty_turn(self.consumer);
+        }
+    }
+}
+
+__device__ __forceinline__ Consumer make_consumer(SharedPlan &shared, float scale) {
+    Consumer self;
+    // From one lane, so that the compiler knows that the whole warp has the same.
+    self.consumer = __shfl_sync(0xFFFFFFFFu, static_cast<int>(threadIdx.x) / kWarpgroup, 0);
+    self.tile = self.consumer % kTiles;
+    self.part = self.consumer / kTiles; // those of the first part's keys have the first turns
+    self.q0 = ws::descriptor_k_major(shared.q[self.tile][0]);
+    self.k0 = ws::descriptor_k_major(shared.k[self.part][0]);
+    self.v0 = ws::descriptor_n_major(shared.v[self.part][0], kBlockN * kSlab * 2);
+    self.thread = threadIdx.x % kWarpgroup;
+    self.n_groups = self.n_used = 0;
+    self.exchange_parity = 0;
+    self.softmax.scale = scale * ws::kLog2E;
+    return self;
+}
+
+// The block's tiles of queries. `again`: with the largest scores as references.
+__device__ __forceinline__ void consume(Consumer &self, SharedPlan &shared, Element *o, int n_heads, int s, bool again) {
+    if (self.consumer == kConsumers - 1) {
+        pass_turn(self.consumer); // the first one's first turn
+    }
+    bool outside = false;
+    int n_items = n_heads * items_per_head(s);
+    for (int round = 0; item_in_round(round) < n_items; round++) {
+        Group group = group_of(item_in_round(round), round, n_heads, computed_anew(s));
+        if (group.n_chunks == 0) {
+            continue;
+        }
+        self.first_query = group.first_query + self.tile * kTileM;
+        self.softmax.reference[0] = self.softmax.reference[1] = 0.0f;
+        ws::mbarrier_wait(&shared.q_barriers[self.tile].full[slot_of<kQueryStages>(self.n_groups)],
+                          parity_of<kQueryStages>(self.n_groups));
+        if (again) {
+            find_references(self, shared, group, s);
+        }
+        attend(self, shared, group, s);
+        release(&shared.q_barriers[self.tile].empty[slot_of<kQueryStages>(self.n_groups)], self.thread);
+        self.n_groups++;
+        long long offset = (static_cast<long long>(group.head) * s + self.first_query) * kHeadDim;
+        if (self.first_query < s) { // the same in all parts of a tile
+            outside |= merge_and_store(self, shared, o + offset, s);
+        }
+    }
+    if (self.consumer == 0) {
+        wait_for_turn(self.consumer); // the one that the last consumer passed on at its end
+    }
+    if (!again) {
+        outside = __any_sync(0xFFFFFFFFu, outside);
+        if (self.thread % 32 == 0) {
+            if (outside) {
+                atomicOr(&shared.again, 1);
+            }
+            ws::mbarrier_arrive(&shared.done);
+        }
+    }
+}
+
+// Whether the block must go through its tiles again.
+__device__ __forceinline__ bool must_repeat(SharedPlan &shared) {
+    ws::mbarrier_wait(&shared.done, 0);
+    return shared.again != 0;
+}
+
+// --- Kernel ------------------------------------------------------------------------------------------------------
+
+// One thread fills, and the warps of `n_consumers` warpgroups empty.
+template <int kCount>
+__device__ __forceinline__ void init(Barriers<kCount> &barriers, int n_consumers) {
+    for (int i = 0; i < kCount; i++) {
+        ws::mbarrier_init(&barriers.full[i], 1);
+        ws::mbarrier_init(&barriers.empty[i], 4 * n_consumers);
+    }
+}
+
+// Those that a producer needs for its loads.
+__device__ __forceinline__ void init_part(SharedPlan &shared, int part) {
+    for (int tile = part; tile < kTiles; tile += kSplit) {
+        init(shared.q_barriers[tile], kSplit);
+    }
+    init(shared.k_barriers[part], kTiles);
+    init(shared.v_barriers[part], kTiles);
+    ws::fence_mbarrier_init();
+    ws::fence_proxy_async();
+}
+
+__device__ __forceinline__ void init_exchange(SharedPlan &shared) {
+    for (int tile = 0; tile < kTiles; tile++) {
+        ws::mbarrier_init(&shared.written[tile], 4 * kSplit);
+        ws::mbarrier_init(&shared.read[tile], 4 * kSplit);
+    }
+    ws::mbarrier_init(&shared.done, 4 * kConsumers);
+    shared.again = 0;
+    ws::fence_mbarrier_init();
+}
+
+extern "C" __global__ void __launch_bounds__(kThreads, kBlocksPerSm)
+    attention_fwd(const Element *q, const Element *k, const Element *v, Element *o, int b, int h, int s, int d_runtime,
+                  int causal_runtime, int bf16_runtime, float scale, const __grid_constant__ ws::TensorMap q_map,
+                  const __grid_constant__ ws::TensorMap k_map, const __grid_constant__ ws::TensorMap v_map) {
+    extern __shared__ __align__(1024) unsigned char shared_bytes[];
+    SharedPlan &shared = *reinterpret_cast<SharedPlan *>(shared_bytes);
+    int n_heads = b * h;
+    // From one lane, so that the compiler knows that the whole warp has the same.
+    int warp = __shfl_sync(0xFFFFFFFFu, static_cast<int>(threadIdx.x) / 32, 0);
+    int producer_warp = warp - kConsumers * 4;
+    Producer producer;
+    producer.part = producer_warp;
+    bool produces = producer_warp >= 0 && producer_warp < kSplit && ws::elect_one();
+    if (produces) {
+        init_part(shared, producer.part);
+        load_ahead(producer, shared, group_of(blockIdx.x, 0, n_heads, s), q_map, k_map, v_map);
+    }
+    if (warp == 1 && ws::elect_one()) {
+        ws::tma_prefetch_map(q_map);
+        ws::tma_prefetch_map(k_map);
+        ws::tma_prefetch_map(v_map);
+    }
+    if (threadIdx.x == 0) {
+        init_exchange(shared);
+    }
+    __syncthreads();
+
+    if (warp >= kConsumers * 4) {
+        ws::setmaxnreg_dec<kProducerRegisters>();
+        if (produces) {
+            produce<1>(producer, shared, n_heads, s, q_map, k_map, v_map);
+            if (must_repeat(shared)) {
+                produce<2>(producer, shared, n_heads, s, q_map, k_map, v_map);
+            }
+        }
+    } else {
+        ws::setmaxnreg_inc<kConsumerRegisters>();
+        Consumer self = make_consumer(shared, scale);
+        bool again = false;
+        do {
+            consume(self, shared, o, n_heads, s, again);
+            again = !again && must_repeat(shared);
+        } while (again);
+    }
+}
+
+#endif

@@ -1,0 +1,258 @@
+// What 90_split and 95_split_wide load, and which block computes what: tiles, rings of slots, the producers. sm_90a.
+//
+// A block has TILES tiles of 64 queries at a time, and SPLIT warpgroups for each: the keys' chunks go round among them.
+// Chunks count from the end of the keys. Every part of the keys has a ring of slots and a warp that fills it.
+//
+// Parameters are macros, as the contracts set them: D, CAUSAL, BF16, TILES, SPLIT, BN, SLOTS, QUERIES, TURNS, EARLY,
+// BLOCKS.
+#ifndef WS_SPLIT_LOAD_CUH
+#define WS_SPLIT_LOAD_CUH
+
+#include "ptx/barrier.cuh"
+#include "ptx/math.cuh"
+#include "ptx/mma.cuh"
+#include "ptx/tma.cuh"
+#include "ptx/wgmma.cuh"
+#include "score_rows.cuh"
+
+constexpr int kHeadDim = D;
+constexpr bool kCausal = CAUSAL != 0;
+constexpr bool kBf16 = BF16 != 0;
+constexpr int kTiles = TILES;
+constexpr int kSplit = SPLIT;
+constexpr int kConsumers = kTiles * kSplit;
+constexpr int kTileM = 64;
+constexpr int kBlockM = kTileM * kTiles; // queries
+constexpr int kBlockN = BN;              // keys
+constexpr int kSlots = SLOTS;            // of a part's ring
+constexpr int kQueryStages = QUERIES;    // two: the next queries are there when a tile ends
+constexpr bool kTurns = TURNS != 0 && kConsumers > 1;
+constexpr int kEarly = EARLY; // of a thread's pairs of scores: weighed while the output before is still computed
+constexpr int kBlocksPerSm = BLOCKS;
+// Under a causal mask a long group of tiles and a short one belong together: in one block that stays, or in two that
+// share a multiprocessor.
+constexpr bool kPairs = kCausal && kBlocksPerSm == 1;
+constexpr bool kFold = kCausal && kBlocksPerSm == 2;
+constexpr int kWarpgroup = 128;
+constexpr int kThreads = kWarpgroup * (kConsumers + 1); // consumers, then the producers' warps
+constexpr int kSlab = 64; // elements in a 128-byte row, the width of the swizzle
+constexpr int kSlabs = kHeadDim / kSlab;
+constexpr int kTileValues = kHeadDim / 2; // of each thread in a tile's output
+constexpr int kRowValues = kTileValues / 2;
+constexpr int kShare = kTileValues / kSplit; // of each thread after the parts are merged
+
+static_assert(kHeadDim == 64 || kHeadDim == 128, "a head is one or two 128-byte slabs");
+static_assert(kSplit == 1 || kSplit == 2 || kSplit == 4, "a share is stored 16 bytes a lane");
+static_assert(kBlocksPerSm == 2 ? kConsumers == 1 : kConsumers == 2 || kConsumers == 4,
+              "registers are dealt out for these");
+static_assert(kBlockN % 16 == 0 && kBlockN >= 64 && kBlockN <= 256, "keys come in steps of one product's depth");
+static_assert(kEarly % 4 == 0 && kEarly <= kBlockN / 4, "weights are packed four words at a time");
+
+// What a thread holds in each role; together as many as the block starts with.
+constexpr int kProducerRegisters = kConsumers <= 2 ? 40 : 32;
+constexpr int kConsumerRegisters = kConsumers == 1 ? 216 : kConsumers == 2 ? 232 : 112;
+
+#if BF16
+typedef __nv_bfloat16 Element;
+#else
+typedef __half Element;
+#endif
+
+typedef Element QueryTile[kSlabs][kTileM][kSlab];  // (slab, query, dim % 64), swizzled
+typedef Element KeyChunk[kSlabs][kBlockN][kSlab];  // (slab, key, dim % 64), swizzled
+
+template <int kCount>
+struct Barriers {
+    ws::Mbarrier full[kCount], empty[kCount];
+};
+
+// What the other parts send to one: its share of their output.
+constexpr bool kMerges = kSplit > 1;
+typedef float4 Packet[kMerges ? kShare / 4 : 1][kMerges ? kWarpgroup : 1];
+
+struct SharedPlan {
+    QueryTile q[kTiles][kQueryStages];
+    KeyChunk k[kSplit][kSlots];
+    KeyChunk v[kSplit][kSlots];
+    Packet packets[kMerges ? kConsumers : 1][kMerges ? kSplit - 1 : 1];
+    float row_values[kConsumers][kTileM]; // of each part: its rows' sums, or largest scores
+    Barriers<kQueryStages> q_barriers[kTiles];
+    Barriers<kSlots> k_barriers[kSplit], v_barriers[kSplit];
+    ws::Mbarrier written[kTiles], read[kTiles]; // what the parts of a tile exchange
+    ws::Mbarrier done; // when all consumers are through with the tiles
+    int again;         // whether one of them found that references of 0 will not do
+};
+static_assert(sizeof(QueryTile) % 1024 == 0 && sizeof(KeyChunk) % 1024 == 0, "tiles keep the swizzle's alignment");
+static_assert(sizeof(SharedPlan) <= (kQueryStages * kBlockM + 2 * kSplit * kSlots * kBlockN) * kHeadDim * 2 +
+                                        kTiles * (kSplit - 1) * kTileM * kHeadDim * 4 +
+                                        kConsumers * kTileM * 4 + 512,
+              "as in the contract");
+
+// A place in a ring, and the parity of the pass.
+template <int kCount>
+struct RingPosition {
+    int slot = 0;
+    unsigned parity = 0;
+
+    __device__ __forceinline__ void advance() {
+        slot = slot + 1 == kCount ? 0 : slot + 1;
+        parity ^= slot == 0;
+    }
+};
+
+// --- Which tiles of queries --------------------------------------------------------------------------------------
+
+// The tiles that a block has at a time; as many keys as the last of them sees.
+struct Group {
+    int head; // of B * H
+    int first_query;
+    int n_chunks;
+};
+
+__device__ __forceinline__ Group make_group(int head, int index, int s) {
+    Group group = {head, index * kBlockM, 0};
+    int n_keys = kCausal && group.first_query + kBlockM < s ? group.first_query + kBlockM : s;
+    group.n_chunks = (n_keys + kBlockN - 1) / kBlockN;
+    return group;
+}
+
+__device__ __forceinline__ int groups_per_head(int s) {
+    return (s + kBlockM - 1) / kBlockM;
+}
+
+// Items go round among the blocks: a group each, or a pair of them in two rounds.
+__device__ __forceinline__ int items_per_head(int s) {
+    return kPairs ? (groups_per_head(s) + 1) / 2 : groups_per_head(s);
+}
+
+__device__ __forceinline__ int item_in_round(int round) {
+    return blockIdx.x + (kPairs ? round / 2 : round) * gridDim.x;
+}
+
+// The group of an item in a round. The last pair of a head may have only one: then the other has no chunks.
+__device__ __forceinline__ Group group_of(int item, int round, int n_heads, int s) {
+    if (kFold) {
+        // The later half of the blocks come to multiprocessors in the same order as the first. Longest first.
+        int half = (gridDim.x + 1) / 2;
+        int index = item < half ? item : gridDim.x - 1 - (item - half);
+        return make_group(index % n_heads, groups_per_head(s) - 1 - index / n_heads, s);
+    }
+    int per_head = items_per_head(s);
+    if (!kPairs) {
+        return make_group(item / per_head, item % per_head, s);
+    }
+    // The longest of a head with its shortest, and so on: all pairs take about as long.
+    int shorter = item % per_head;
+    int longer = groups_per_head(s) - 1 - shorter;
+    Group group = make_group(item / per_head, round % 2 == 0 ? longer : shorter, s);
+    group.n_chunks = round % 2 != 0 && shorter == longer ? 0 : group.n_chunks;
+    return group;
+}
+
+// --- Producers: a thread for each part ---------------------------------------------------------------------------
+
+template <typename SomeTile>
+__device__ __forceinline__ void ask(SomeTile &tile, ws::Mbarrier *full, const ws::TensorMap &map, int row0, int head) {
+#pragma unroll
+    for (int slab = 0; slab < kSlabs; slab++) {
+        ws::tma_load_3d(tile[slab], map, full, slab * kSlab, row0, head);
+    }
+}
+
+template <typename SomeTile, int kCount>
+__device__ __forceinline__ void load(SomeTile *ring, Barriers<kCount> &barriers, RingPosition<kCount> &at,
+                                     const ws::TensorMap &map, int row0, int head) {
+    ws::mbarrier_wait(&barriers.empty[at.slot], at.parity ^ 1);
+    ws::mbarrier_arrive_expect_tx(&barriers.full[at.slot], sizeof(SomeTile));
+    ask(ring[at.slot], &barriers.full[at.slot], map, row0, head);
+    at.advance();
+}
+
+struct Producer {
+    int part;
+    int n_ahead = 0; // chunks of the first round that are under way
+    RingPosition<kQueryStages> q_at;
+    RingPosition<kSlots> k_at, v_at;
+};
+
+// Which part's producer loads a tile's queries.
+__device__ __forceinline__ bool loads_queries(const Producer &self, int tile) {
+    return self.part == tile % kSplit;
+}
+
+// What fits into the empty rings, before anything else happens: all barriers are told first, which keeps the loads close
+// together.
+__device__ __forceinline__ void load_ahead(Producer &self, SharedPlan &shared, const Group &group,
+                                           const ws::TensorMap &q_map, const ws::TensorMap &k_map,
+                                           const ws::TensorMap &v_map) {
+    int part = self.part;
+    int first = group.n_chunks - 1 - part;
+#pragma unroll
+    for (int tile = 0; tile < kTiles; tile++) {
+        if (loads_queries(self, tile)) {
+            ws::mbarrier_arrive_expect_tx(&shared.q_barriers[tile].full[0], sizeof(QueryTile));
+        }
+    }
+#pragma unroll
+    for (int i = 0; i < kSlots; i++) {
+        if (first - i * kSplit >= 0) {
+            ws::mbarrier_arrive_expect_tx(&shared.k_barriers[part].full[i], sizeof(KeyChunk));
+            ws::mbarrier_arrive_expect_tx(&shared.v_barriers[part].full[i], sizeof(KeyChunk));
+        }
+    }
+#pragma unroll
+    for (int tile = 0; tile < kTiles; tile++) {
+        if (loads_queries(self, tile)) {
+            ask(shared.q[tile][0], &shared.q_barriers[tile].full[0], q_map, group.first_query + tile * kTileM, group.head);
+        }
+        if (tile == 0 && first >= 0) { // needed before another tile's queries
+            ask(shared.k[part][0], &shared.k_barriers[part].full[0], k_map, first * kBlockN, group.head);
+        }
+    }
+    self.q_at.advance();
+#pragma unroll
+    for (int i = 0; i < kSlots; i++) {
+        int chunk = first - i * kSplit;
+        if (chunk >= 0) {
+            if (i > 0) {
+                ask(shared.k[part][i], &shared.k_barriers[part].full[i], k_map, chunk * kBlockN, group.head);
+            }
+            ask(shared.v[part][i], &shared.v_barriers[part].full[i], v_map, chunk * kBlockN, group.head);
+            self.k_at.advance();
+            self.v_at.advance();
+            self.n_ahead++;
+        }
+    }
+}
+
+// Loads a part of the block's tiles in the order of use. kPasses: through the keys of each group.
+template <int kPasses>
+__device__ __forceinline__ void produce(Producer &self, SharedPlan &shared, int n_heads, int s,
+                                        const ws::TensorMap &q_map, const ws::TensorMap &k_map,
+                                        const ws::TensorMap &v_map) {
+    int n_items = n_heads * items_per_head(s);
+    for (int round = 0; item_in_round(round) < n_items; round++) {
+        Group group = group_of(item_in_round(round), round, n_heads, s);
+        bool ahead = kPasses == 1 && round == 0;
+        if (!ahead && group.n_chunks > 0) {
+#pragma unroll
+            for (int tile = 0; tile < kTiles; tile++) {
+                if (loads_queries(self, tile)) {
+                    RingPosition<kQueryStages> q_at = self.q_at;
+                    load(shared.q[tile], shared.q_barriers[tile], q_at, q_map, group.first_query + tile * kTileM,
+                         group.head);
+                }
+            }
+            self.q_at.advance();
+        }
+        int n_ahead = ahead ? self.n_ahead : 0;
+        for (int pass = 0; pass < kPasses; pass++) {
+            for (int chunk = group.n_chunks - 1 - self.part - n_ahead * kSplit; chunk >= 0; chunk -= kSplit) {
+                load(shared.k[self.part], shared.k_barriers[self.part], self.k_at, k_map, chunk * kBlockN, group.head);
+                load(shared.v[self.part], shared.v_barriers[self.part], self.v_at, v_map, chunk * kBlockN, group.head);
+            }
+        }
+    }
+}
+
+#endif
