@@ -11,9 +11,10 @@ from contract import INCLUDE, KERNELS, ROOT
 
 HERE = Path(__file__).resolve().parent
 BUILD = ROOT / "target/emulate"
-FLAGS = ["-std=c++20", "-O2", "-march=native", "-fno-strict-aliasing", "-Wall", "-Wno-unknown-pragmas"]
+FLAGS = ["-std=c++20", "-march=native", "-fno-strict-aliasing", "-Wall", "-Wno-unknown-pragmas"]
 # Kernels are written for another compiler; what it would say here is not about them.
-KERNEL_FLAGS = ["-Wno-unused", "-Wno-unused-but-set-variable", "-Wno-maybe-uninitialized", "-Wno-uninitialized"]
+KERNEL_FLAGS = ["-O1", f"-I{HERE / 'include'}", f"-I{HERE / 'machine'}", "-Wno-unused", "-Wno-maybe-uninitialized",
+                "-Wno-uninitialized"]
 
 
 class BuildError(Exception):
@@ -35,22 +36,33 @@ def fingerprint(paths, words):
 
 
 def build_machine(compiler):
-    """The machine's objects; they are the same for every kernel."""
+    """The machine's objects, and a header compiled ahead; they are the same for every kernel. Returns their folder."""
     sources = sorted((HERE / "machine").glob("*.cc"))
-    key = fingerprint((HERE / "machine").iterdir(), [compiler, *FLAGS])
+    key = fingerprint(files_in("machine") + files_in("include"), [compiler, *FLAGS, *KERNEL_FLAGS])
     folder = BUILD / f"machine-{key}"
     folder.mkdir(parents=True, exist_ok=True)
+    header = folder / "emulate.h"
+    header.write_text(f'#include "{HERE / "include/emulate.h"}"\n')
+    tasks = [(source, folder / f"{source.stem}.o", optimisation(source)) for source in sources]
+    tasks.append((header, folder / "emulate.h.gch", ["-x", "c++-header", *KERNEL_FLAGS]))
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        return list(pool.map(lambda source: build_object(compiler, source, folder), sources))
+        list(pool.map(lambda task: build_object(compiler, *task), tasks))
+    return folder
 
 
-def build_object(compiler, source, folder):
-    target = folder / f"{source.stem}.o"
+def optimisation(source):
+    return ["-O3"] if source.stem in ("products", "cases") else ["-O2"]
+
+
+def build_object(compiler, source, target, flags):
     if not target.exists():
-        part = folder / f"{source.stem}.{os.getpid()}.o"
-        compile_file(compiler, source, part, ["-O3"] if source.stem in ("products", "cases") else [])
+        part = target.with_suffix(f".{os.getpid()}{target.suffix}")
+        compile_file(compiler, source, part, flags)
         part.replace(target)
-    return target
+
+
+def files_in(folder):
+    return [path for path in (HERE / folder).rglob("*") if path.is_file()]
 
 
 # Dynamic shared memory has an address of its own in every block, so the declaration becomes a pointer.
@@ -82,8 +94,7 @@ def build_kernel(compiler, machine, contract, config, axes, changes=()):
     flags = [f"-D{key}={value}" for key, value in sorted(defines.items())]
     n_maps = len(contract["tma"])
     texts = [f"{path}\n{text}" for path, text in sorted(needed.items())]
-    stand_ins = [path for path in (HERE / "include").rglob("*") if path.is_file()]
-    key = fingerprint(stand_ins, [compiler, *FLAGS, *KERNEL_FLAGS, *flags, *texts, *map(str, machine)])
+    key = fingerprint([], [machine.name, *flags, *texts])
     folder = BUILD / f"{name}-{key}"
     program = folder / "program"
     if program.exists():
@@ -93,10 +104,9 @@ def build_kernel(compiler, machine, contract, config, axes, changes=()):
         (folder / path).write_text(translate(text))
     entry = contract["launch"][0]["entry"]
     (folder / "call.cc").write_text(call_source(name, entry, n_maps))
-    include = [f"-I{HERE / 'include'}", f"-I{HERE / 'machine'}", "-include", "emulate.h"]
     part = folder / f"program.{os.getpid()}"
-    compile_file(compiler, folder / "call.cc", folder / "call.o", [*KERNEL_FLAGS, *include, *flags])
-    link = [compiler, str(folder / "call.o"), *map(str, machine), "-o", str(part)]
+    compile_file(compiler, folder / "call.cc", folder / "call.o", [*KERNEL_FLAGS, "-include", str(machine / "emulate.h"), *flags])
+    link = [compiler, str(folder / "call.o"), *map(str, sorted(machine.glob("*.o"))), "-o", str(part)]
     done = subprocess.run(link, capture_output=True, text=True)
     if done.returncode != 0:
         raise BuildError(done.stderr)

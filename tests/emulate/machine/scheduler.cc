@@ -194,7 +194,7 @@ static void run_fiber(Fiber &fiber) {
 // Lanes that wait for the same thing find out together, when all lanes of the warp wait: a warp executes an instruction
 // that polls for all lanes that have come to it. With independent lanes each finds out by itself, as the programming
 // model would allow.
-static bool run_warp(Warp &warp) {
+static bool run_warp(Warp &warp, bool all_lanes) {
     size_t n_lanes = warp.fibers.size();
     size_t first = machine.random.below(static_cast<uint32_t>(n_lanes));
     auto run_those = [&](auto chosen) {
@@ -209,8 +209,9 @@ static bool run_warp(Warp &warp) {
         return any;
     };
     if (machine.launch.independent_lanes) {
-        return run_those([](Fiber &fiber) {
-            return !fiber.waiting.ready || (machine.random.chance(0.7) && fiber.waiting.ready(fiber.waiting.object));
+        return run_those([all_lanes](Fiber &fiber) {
+            bool asked = all_lanes || machine.random.chance(0.7);
+            return !fiber.waiting.ready || (asked && fiber.waiting.ready(fiber.waiting.object));
         });
     }
     if (run_those([](Fiber &fiber) { return !fiber.waiting.ready; })) {
@@ -277,12 +278,12 @@ static void run_beside() {
     }
 }
 
-static bool run_some_warp(bool even_starved) {
+static bool run_some_warp(bool even_starved, bool all_lanes = false) {
     uint32_t n_warps = static_cast<uint32_t>(machine.warps.size());
     uint32_t first = machine.random.below(n_warps);
     for (uint32_t i = 0; i < n_warps; i++) {
         Warp &warp = *machine.warps[(first + i) % n_warps];
-        if ((even_starved || warp.starved_until <= machine.step) && run_warp(warp)) {
+        if ((even_starved || warp.starved_until <= machine.step) && run_warp(warp, all_lanes)) {
             return true;
         }
     }
@@ -307,7 +308,7 @@ static void run_cluster() {
         }
         if (!machine.events.empty()) {
             happen(machine.random.below(static_cast<uint32_t>(machine.events.size())));
-        } else if (!run_some_warp(true)) {
+        } else if (!run_some_warp(true, true)) {
             throw deadlock();
         }
     }
