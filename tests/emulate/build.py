@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from contract import INCLUDE, KERNELS, ROOT
+from ptx_layer import plain_parts
 
 HERE = Path(__file__).resolve().parent
 BUILD = ROOT / "target/emulate"
@@ -69,7 +70,12 @@ def files_in(folder):
 SHARED = re.compile(r"extern\s+__shared__\s+(?:__align__\(\d+\)\s+)?([\w ]+?)\s+(\w+)\[\];")
 
 
+# Assembly without instructions speaks to the compiler alone.
+EMPTY_ASM = re.compile(r'asm volatile\(""[^;]*;')
+
+
 def translate(text):
+    text = EMPTY_ASM.sub(";", text)
     return SHARED.sub(r"\1 *\2 = reinterpret_cast<\1 *>(emu::this_block().shared);", text)
 
 
@@ -90,6 +96,7 @@ def build_kernel(compiler, machine, contract, config, axes, changes=()):
     needed = sources_of(f"{name}.cu", files)
     for change in changes:
         apply_change(needed, change)
+    needed |= plain_parts()
     defines = {**config, **{axis: axes[axis] for axis in contract.get("specialize", [])}}
     flags = [f"-D{key}={value}" for key, value in sorted(defines.items())]
     n_maps = len(contract["tma"])
@@ -101,11 +108,13 @@ def build_kernel(compiler, machine, contract, config, axes, changes=()):
         return program
     folder.mkdir(parents=True, exist_ok=True)
     for path, text in needed.items():
+        (folder / path).parent.mkdir(exist_ok=True)
         (folder / path).write_text(translate(text))
     entry = contract["launch"][0]["entry"]
     (folder / "call.cc").write_text(call_source(name, entry, n_maps))
     part = folder / f"program.{os.getpid()}"
-    compile_file(compiler, folder / "call.cc", folder / "call.o", [*KERNEL_FLAGS, "-include", str(machine / "emulate.h"), *flags])
+    include = [f"-I{folder}", "-include", str(machine / "emulate.h")]
+    compile_file(compiler, folder / "call.cc", folder / "call.o", [*KERNEL_FLAGS, *include, *flags])
     link = [compiler, str(folder / "call.o"), *map(str, sorted(machine.glob("*.o"))), "-o", str(part)]
     done = subprocess.run(link, capture_output=True, text=True)
     if done.returncode != 0:

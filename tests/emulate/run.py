@@ -18,7 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 import broken
 import contract as contracts
 from build import BuildError, build_kernel, build_machine
-from stand_ins import missing_stand_ins
+from ptx_layer import missing_stand_ins
 
 LENGTHS = [1, 2, 63, 64, 65, 127, 128, 129, 200, 321, 512, 513]
 QUICK_LENGTHS = [1, 64, 129, 200, 321]

@@ -52,9 +52,10 @@ void check_not_copying(Block &block, unsigned address, unsigned n_bytes, Locatio
 // --- mbarriers ---------------------------------------------------------------------------------------------------
 
 static Mbarrier &mbarrier_at(Block &block, unsigned address, Location at) {
-    auto found = block.mbarriers.find(address & ((1u << kRankShift) - 1));
+    unsigned in_block = address & ((1u << kRankShift) - 1);
+    auto found = block.mbarriers.find(in_block);
     if (found == block.mbarriers.end()) {
-        fail(at, text("there is no barrier at byte %u of shared memory", (address & ((1u << kRankShift) - 1)) - kSharedBase));
+        fail(at, text("there is no barrier at byte %u of shared memory", in_block - kSharedBase));
     }
     return found->second;
 }
@@ -125,7 +126,8 @@ void mbarrier_wait(unsigned address, unsigned parity, Location at) {
     block_until(
         at, [&barrier, parity] { return (barrier.phase & 1) != parity; },
         [&barrier, parity, address] {
-            return text("parity %u of the barrier at byte %u, in phase %u with %u of %u arrivals and %lld bytes to come",
+            return text("parity %u of the barrier at byte %u, in phase %u with %u of %u arrivals and %lld bytes to "
+                        "come",
                         parity, address - kSharedBase, barrier.phase, barrier.pending, barrier.expected,
                         static_cast<long long>(barrier.bytes));
         });
@@ -211,7 +213,8 @@ void check_block_end(Block &block) {
     for (int id = 0; id < 16; id++) {
         const NamedBarrier &barrier = block.named[id];
         if (barrier.n_arrived != 0) {
-            fail(at, text("the block ended with %d of %d threads at barrier %d", barrier.n_arrived, barrier.n_threads, id));
+            fail(at, text("the block ended with %d of %d threads at barrier %d", barrier.n_arrived, barrier.n_threads,
+                          id));
         }
     }
 }

@@ -238,7 +238,8 @@ Verdict run(const Case &one, const Elements *inputs, const std::vector<double> &
         for (size_t at = 0; at < now.size(); at++) {
             bool guarded = inside_too || at < kGuard || at >= now.size() - kGuard;
             if (guarded && now[at] != was[at]) {
-                verdict.wrong = emu::text("element %lld of %c was written to", static_cast<long long>(at) - static_cast<long long>(kGuard), "qkvo"[i]);
+                long long index = static_cast<long long>(at) - static_cast<long long>(kGuard);
+                verdict.wrong = emu::text("element %lld of %c was written to", index, "qkvo"[i]);
                 return verdict;
             }
         }

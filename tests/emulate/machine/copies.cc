@@ -85,7 +85,8 @@ void copy_tile(void *destination, const TensorMap &map, const void *barrier, uns
                 fail(at, text("a copy to byte %u of shared memory, where another is under way", granule * 16));
             }
             if (block->readers[granule]) {
-                fail(at, text("a copy to byte %u of shared memory, which a product or a store may still read", granule * 16));
+                fail(at, text("a copy to byte %u of shared memory, which a product or a store may still read",
+                              granule * 16));
             }
             if (block->barriers_at[granule]) {
                 fail(at, text("a copy over the barrier at byte %u of shared memory", granule * 16));

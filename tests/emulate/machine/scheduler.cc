@@ -123,7 +123,8 @@ static std::string who(const Fiber &fiber) {
 
 [[noreturn]] void fail(Location at, const std::string &what) {
     std::string by = self ? who(*self) : std::string("the machine");
-    failure = place_of(at) + ": " + what + " [" + by + text(", step %llu]", static_cast<unsigned long long>(machine.step));
+    auto step = static_cast<unsigned long long>(machine.step);
+    failure = place_of(at) + ": " + what + " [" + by + text(", step %llu]", step);
     if (self) {
         leave(*self);
     }
@@ -233,20 +234,34 @@ static void happen(size_t at) {
 }
 
 static std::string deadlock() {
-    std::string report = "no thread can run and nothing is under way:";
-    int n_lines = 0;
+    std::vector<std::string> reasons; // in the order of the warps
+    std::map<std::string, std::string> waiters;
     for (Warp *warp : machine.warps) {
-        std::string before;
+        std::map<std::string, std::vector<int>> lanes;
         for (Fiber &fiber : warp->fibers) {
-            if (fiber.done) {
-                continue;
+            if (!fiber.done) {
+                std::string reason =
+                    place_of(fiber.waiting.at) + ", for " + fiber.waiting.describe(fiber.waiting.object);
+                lanes[reason].push_back(fiber.lane);
             }
-            std::string line = place_of(fiber.waiting.at) + " waits for " + fiber.waiting.describe(fiber.waiting.object);
-            if (line != before && n_lines++ < 24) {
-                report += "\n      " + who(fiber) + ": " + line;
-            }
-            before = line;
         }
+        for (auto &[reason, found] : lanes) {
+            std::string &who = waiters[reason];
+            if (who.empty()) {
+                reasons.push_back(reason);
+            }
+            who += text(" %u.%d", warp->block->rank, warp->index);
+            if (found.size() < warp->fibers.size()) {
+                who += text(found.size() > 1 ? " (lanes %d, ...)" : " (lane %d)", found[0]);
+            }
+        }
+    }
+    const Dim3 &first = machine.blocks[0]->index;
+    std::string report = text("no thread can run and nothing is under way; in the cluster of block (%u, %u, %u) "
+                              "these wait, as block.warp:",
+                              first.x, first.y, first.z);
+    for (const std::string &reason : reasons) {
+        report += "\n      " + waiters[reason].substr(1) + " at " + reason;
     }
     return report;
 }
@@ -356,7 +371,8 @@ static void make_block(unsigned rank, Dim3 index) {
     block->rank = rank;
     block->index = index;
     block->shared_bytes = launch.shared_bytes;
-    block->shared = static_cast<unsigned char *>(aligned_alloc(1024, (launch.shared_bytes + kGuardBytes + 1023) / 1024 * 1024));
+    unsigned n_bytes = (launch.shared_bytes + kGuardBytes + 1023) / 1024 * 1024;
+    block->shared = static_cast<unsigned char *>(aligned_alloc(1024, n_bytes));
     for (unsigned i = 0; i + 1 < launch.shared_bytes + kGuardBytes; i += 2) {
         memcpy(block->shared + i, &kPoison16, 2);
     }

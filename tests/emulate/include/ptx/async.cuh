@@ -26,4 +26,6 @@ inline void cp_async_wait() {
 
 } // namespace ws
 
+#include "plain/async.cuh"
+
 #endif

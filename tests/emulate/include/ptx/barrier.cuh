@@ -84,11 +84,6 @@ inline void cluster_wait(emu::Location at = emu::Location::current()) {
     emu::cluster_wait(at);
 }
 
-inline void cluster_sync(emu::Location at = emu::Location::current()) {
-    emu::cluster_arrive(at);
-    emu::cluster_wait(at);
-}
-
 // --- Stores to another block -------------------------------------------------------------------------------------
 
 inline void st_cluster_v4(unsigned address, float4 value, emu::Location at = emu::Location::current()) {
@@ -110,5 +105,7 @@ inline void st_async_v2(unsigned address, float2 value, unsigned barrier_address
 }
 
 } // namespace ws
+
+#include "plain/barrier.cuh"
 
 #endif

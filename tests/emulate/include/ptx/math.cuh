@@ -6,10 +6,6 @@
 
 namespace ws {
 
-inline float infinity() {
-    return __int_as_float(0x7F800000);
-}
-
 constexpr float kLog2E = 1.44269504088896341f;
 
 inline float flush_subnormal(float x) {
@@ -24,19 +20,12 @@ inline float exp2_approx_here(float x) {
     return exp2_approx(x);
 }
 
-inline float exp2_polynomial(float x) {
-    constexpr float kRound = 12582912.0f;
-    x = fmaxf(x, -125.0f);
-    float shifted = x + kRound;
-    float f = x - (shifted - kRound);
-    float power = ((0.0551716691f * f + 0.242611122f) * f + 0.693260985f) * f + 0.999928074f;
-    return __int_as_float(__float_as_int(power) + static_cast<int>(__float_as_uint(shifted) << 23));
-}
-
 inline float rcp_approx(float x) {
     return flush_subnormal(1.0f / flush_subnormal(x));
 }
 
 } // namespace ws
+
+#include "plain/math.cuh"
 
 #endif

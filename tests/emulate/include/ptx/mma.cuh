@@ -86,4 +86,6 @@ inline void mma_m16n8k16_bf16(float (&d)[4], const unsigned (&a)[4], unsigned b0
 
 } // namespace ws
 
+#include "plain/mma.cuh"
+
 #endif

@@ -62,4 +62,6 @@ inline void tma_store_wait() {
 
 } // namespace ws
 
+#include "plain/tma.cuh"
+
 #endif

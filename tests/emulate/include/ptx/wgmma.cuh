@@ -6,27 +6,7 @@
 
 namespace ws {
 
-// --- Descriptors: the same fields, since the machine decodes them ------------------------------------------------
-
 typedef unsigned long long Descriptor;
-
-inline Descriptor make_descriptor(unsigned address, unsigned leading_bytes, unsigned stride_bytes) {
-    return static_cast<Descriptor>((address & 0x3FFFFu) >> 4) | static_cast<Descriptor>(leading_bytes >> 4) << 16 |
-           static_cast<Descriptor>(stride_bytes >> 4) << 32 | 1ull << 62;
-}
-
-inline Descriptor descriptor_k_major(const void *tile, emu::Location at = emu::Location::current()) {
-    return make_descriptor(emu::shared_address(tile, at), 16, 1024);
-}
-
-inline Descriptor descriptor_n_major(const void *tile, unsigned bytes_to_next_64,
-                                     emu::Location at = emu::Location::current()) {
-    return make_descriptor(emu::shared_address(tile, at), bytes_to_next_64, 1024);
-}
-
-inline Descriptor descriptor_advance(Descriptor descriptor, unsigned bytes) {
-    return descriptor + (bytes >> 4);
-}
 
 // --- Ordering ----------------------------------------------------------------------------------------------------
 
@@ -69,18 +49,6 @@ inline void setmaxnreg_inc() {
     static_assert(kCount >= 24 && kCount <= 256 && kCount % 8 == 0, "as the instruction wants it");
 }
 
-// --- Fragments ---------------------------------------------------------------------------------------------------
-
-inline void transpose_quad(unsigned (&words)[4], int lane, emu::Location at = emu::Location::current()) {
-    unsigned result[4];
-    for (int distance = 0; distance < 4; distance++) {
-        // Lane t asks lane t ^ distance for its word t; that lane passes it at the same time.
-        int partner = (lane ^ distance) & 3;
-        result[partner] = __shfl_xor_sync(0xFFFFFFFFu, words[partner], distance, at);
-    }
-    memcpy(words, result, sizeof result);
-}
-
 // --- Products ----------------------------------------------------------------------------------------------------
 
 template <bool kBf16, bool kNMajor, int kCount>
@@ -98,5 +66,7 @@ inline void wgmma_rs(float (&d)[kCount], const unsigned (&a)[4], Descriptor b, i
 }
 
 } // namespace ws
+
+#include "plain/wgmma.cuh"
 
 #endif
