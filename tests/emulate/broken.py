@@ -65,6 +65,13 @@ VARIANTS = [
     },
     {
         **STEADY,
+        "what": "a reference that follows does not correct the sums before",
+        "change": ("softmax.correction[row] = follow ? ws::exp2_approx(-ahead) : 1.0f;",
+                   "softmax.correction[row] = 1.0f;"),
+        "inputs": "rising",
+    },
+    {
+        **STEADY,
         "what": "rows beyond the last are stored",
         "change": ("if (query < n_queries) {", "if (true) {"),
         "s": 200,
