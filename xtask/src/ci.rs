@@ -22,6 +22,7 @@ pub fn run() -> Result<()> {
     )?;
     step(&root, "build", "cargo", &["build", "--release", "--workspace"])?;
     cuda(&root)?;
+    emulate(&root)?;
     // One at a time: many tests measure, and two measurements at once are none.
     step(&root, "test", "cargo", &["test", "--workspace", "--", "--test-threads=1"])?;
     browser(&root)?;
@@ -32,7 +33,7 @@ pub fn run() -> Result<()> {
 
 /// Debian packages that the tests use and that a fresh machine may lack. As root they are
 /// installed; otherwise the message says how. Nothing is skipped.
-const TOOLS: [(&str, &str); 2] = [("clang", "clang"), ("chromium", "chromium")];
+const TOOLS: [(&str, &str); 3] = [("g++", "g++"), ("clang", "clang"), ("chromium", "chromium")];
 
 fn provision_tools() -> Result<()> {
     let mut missing: Vec<&str> = TOOLS
@@ -87,6 +88,11 @@ fn cutlass(root: &Path) -> Result<()> {
     let python = root.join(".warpsmith/cuda/bin/python");
     let script = "labs/gemm/cuda/baselines/cutlass.py";
     step(root, "cutlass", &python.to_string_lossy(), &[script, "--check", "3"])
+}
+
+/// The attention kernels' own sources on an emulated multiprocessor, under schedules that look for trouble.
+fn emulate(root: &Path) -> Result<()> {
+    step(root, "emulate", "python3", &["tests/emulate/run.py", "--quick"])
 }
 
 /// The report in a real browser.

@@ -1,0 +1,90 @@
+"""Kernels broken on purpose, by a change of text: the emulation must report each of them."""
+
+# The name of a variant, what is changed in which rung, and for which length and mask.
+STEADY = {"rung": "80_steady", "d": 64, "s": 512, "causal": 0}
+WIDE = {"rung": "85_steady_wide", "d": 128, "s": 512, "causal": 0}
+SMALL = {"rung": "60_small", "d": 64, "s": 512, "causal": 0}
+
+RELEASE_KEYS = "    release(&shared.k_barriers.empty[self.k_at.stage], self.thread);\n"
+WAIT_FOR_SCORES = "    ws::wgmma_wait<kPending>();\n    ws::wgmma_fence_operand(self.scores);\n"
+FINISH_BEFORE = "    if (kBefore) {\n        finish_output(self, shared);\n    }\n"
+PACK_FIRST = "    pack_weights<0, kFirst>(self.weights, self.scores);\n"
+MASK = "ws::mask_scores<kCausal>(self.scores, query + 1 - key, s - key);"
+
+VARIANTS = [
+    {
+        **STEADY,
+        "what": "no wait for K",
+        "change": ("ws::mbarrier_wait(&shared.k_barriers.full[self.k_at.stage], self.k_at.parity);", ""),
+    },
+    {
+        **WIDE,
+        "what": "no wait for V",
+        "change": ("ws::mbarrier_wait(&shared.v_barriers.full[self.v_at.stage], self.v_at.parity);", ""),
+    },
+    {
+        **STEADY,
+        "what": "no wait for the product of the scores",
+        "change": (WAIT_FOR_SCORES, ""),
+    },
+    {
+        **WIDE,
+        "what": "weights packed while a product reads those before",
+        "change": (FINISH_BEFORE + PACK_FIRST, PACK_FIRST + FINISH_BEFORE),
+    },
+    {
+        **STEADY,
+        "what": "K's slot released before its product is finished",
+        "change": (WAIT_FOR_SCORES + RELEASE_KEYS, RELEASE_KEYS + WAIT_FOR_SCORES),
+    },
+    {
+        **STEADY,
+        "what": "a query sees the key after its own",
+        "change": (MASK, MASK.replace("query + 1", "query + 2")),
+        "s": 200,
+        "causal": 1,
+    },
+    {
+        **STEADY,
+        "what": "a key beyond the last is seen",
+        "change": (MASK, MASK.replace("s - key", "s - key + 1")),
+        "s": 2,
+    },
+    {
+        **STEADY,
+        "what": "fewer bytes promised than copied",
+        "change": ("ws::mbarrier_arrive_expect_tx(full, sizeof(SomeTile));",
+                   "ws::mbarrier_arrive_expect_tx(full, sizeof(SomeTile) - 128);"),
+    },
+    {
+        **STEADY,
+        "what": "a consumer that skips a tile keeps its turn",
+        "change": ("        wait_for_turn(self.consumer);\n        pass_turn(self.consumer);\n",
+                   "        wait_for_turn(self.consumer);\n"),
+        "causal": 1,
+    },
+    {
+        **STEADY,
+        "what": "a reference that follows does not correct the sums before",
+        "change": ("softmax.correction[row] = follow ? ws::exp2_approx(-ahead) : 1.0f;",
+                   "softmax.correction[row] = 1.0f;"),
+        "inputs": "rising",
+    },
+    {
+        **STEADY,
+        "what": "rows beyond the last are stored",
+        "change": ("if (query < n_queries) {", "if (true) {"),
+        "s": 200,
+    },
+    {
+        **SMALL,
+        "what": "a slot is filled again before all tiles have read it",
+        "change": ("ws::named_barrier_sync(kRefillBarrier + rank, kWarpgroup * kTiles);", ""),
+        "config": {"TILES": 2, "SPLIT": 1, "CLUSTER": 1, "SLOTS": 2, "BN": 64},
+    },
+    {
+        **SMALL,
+        "what": "no wait for what the other blocks send",
+        "change": ("        mbarrier_wait(full, 0);\n", ""),
+    },
+]
