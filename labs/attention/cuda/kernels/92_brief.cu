@@ -7,241 +7,15 @@
 // again. A warpgroup takes its keys in two chunks: the exponentials of one run beside the scores of the other, its
 // output beside the exponentials of the other. What leaves for another warpgroup is multiplied first and is on its way
 // while the rest is multiplied. The sums leave before the output is there. Every warpgroup asks for its own keys.
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
-
-#include "ptx/async.cuh"
-#include "ptx/barrier.cuh"
+#include "brief_load.cuh"
 #include "ptx/math.cuh"
-#include "ptx/tma.cuh"
-#include "ptx/wgmma.cuh"
 #include "score_rows.cuh"
-#include "zero_reference.cuh"
-
-constexpr bool kCausal = CAUSAL != 0;
-constexpr bool kBf16 = BF16 != 0;
-constexpr int kHeadDim = 64;
-constexpr int kTileM = 64;            // queries of a block
-constexpr int kBlockN = 64;           // keys of a chunk
-constexpr int kStepChunks = 2;        // that are under way together
-constexpr int kSplit = SPLIT;         // warpgroups of a block that share its queries' keys
-constexpr int kCluster = CLUSTER;     // blocks that share them
-constexpr int kSlots = SLOTS;         // steps of each part that lie in shared memory at once
-constexpr int kPieces = PIECES;       // in which a chunk's weights meet V
-constexpr bool kApart = APART != 0;   // the columns of each warpgroup are products of their own
-enum { kNoPrefetch, kBulkPrefetch, kLinePrefetch };
-constexpr int kPrefetch = PREFETCH;   // whether and how the second-level cache is told of the loads
-
-constexpr int kWarpgroup = ws::kWarpgroup;
-constexpr int kThreads = kWarpgroup * kSplit;
-constexpr int kParts = kSplit * kCluster;
-constexpr int kColumns = kHeadDim / kSplit;          // of the output, that a warpgroup stores together with its peers
-constexpr int kTileValues = kTileM * kHeadDim / kWarpgroup;
-constexpr int kBlockValues = kTileValues / kSplit;   // of a thread, after the merge in the block
-constexpr int kOwnValues = kTileValues / kParts;     // and in the cluster
-constexpr int kProducts = kApart ? kSplit : 1;       // that make up the output
-
-static_assert(kSplit == 1 || kSplit == 2, "more warpgroups leave too few registers for two chunks");
-static_assert(kParts == 1 || kParts == 2 || kParts == 4, "a thread's share is stored 16 bytes a lane");
-static_assert(kSlots == 1 || kSlots == 2 || kSlots == 4, "slots are counted by bits");
-static_assert(kPieces == 1 || kPieces == 2 || kPieces == 4, "whole products");
-
-#if BF16
-typedef __nv_bfloat16 Element;
-#else
-typedef __half Element;
-#endif
-
-typedef Element Tile[kBlockN][kHeadDim]; // (key or query, dim), swizzled
-static_assert(kBlockN == kTileM, "one type of tile; and under a causal mask only the last chunk is masked");
-
-struct SharedPlan {
-    Tile q;
-    Tile k[kSplit][kSlots][kStepChunks];
-    Tile v[kSplit][kSlots][kStepChunks];
-    ws::ValueInbox<kBlockValues, kSplit - 1> from_block[kSplit];
-    ws::ValueInbox<kOwnValues, kCluster - 1> from_cluster[kSplit];
-    ws::RowInbox<kParts> sums[kSplit];
-    ws::RowInbox<kParts> largest[kSplit];
-    ws::Mbarrier q_full;
-    ws::Mbarrier k_full[kSplit][kSlots][kStepChunks], v_full[kSplit][kSlots][kStepChunks];
-    // Values are exchanged between the same warp of different warpgroups.
-    ws::Mbarrier block_full[kSplit][4], cluster_full[kSplit][4];
-    ws::Mbarrier sums_full[kSplit], largest_full[kSplit];
-};
-static_assert(sizeof(SharedPlan) <= 8192 + kSplit * kSlots * 32768 +
-                                        kThreads * ((kSplit - 1) * (128 / kSplit) + (kCluster - 1) * (128 / kParts)) +
-                                        kSplit * kParts * 512 + 1024,
-              "as in the contract");
-
-// --- Who does what -----------------------------------------------------------------------------------------------
-
-// What a warpgroup has and knows.
-struct Part {
-    int rank;        // of the warpgroup in its block
-    int block;       // in its cluster
-    int part;        // of the keys: every kParts-th chunk
-    int warp, thread; // in the warpgroup
-    int head;        // of B * H
-    int first_query;
-    int s;
-    int n_own;       // chunks
-    int first_use;   // of its slots in this pass
-    ws::Descriptor q, k, v; // k and v are of the first slot
-    float scale;        // of a score, times log2 e: from here on powers of two
-    float reference[2]; // scaled score of each row that its weights are relative to
-    float sum[2];       // of this thread's weights
-};
-
-__device__ __forceinline__ int chunk_of(const Part &self, int own) {
-    return own * kParts + self.part;
-}
-
-__device__ __forceinline__ int steps(const Part &self) {
-    return (self.n_own + kStepChunks - 1) / kStepChunks;
-}
-
-// Whether all of its keys fit at once, so that a repeated pass finds them.
-__device__ __forceinline__ bool all_stay(const Part &self) {
-    return steps(self) <= kSlots;
-}
-
-__device__ __forceinline__ Part find_part(int s) {
-    Part self;
-    // From one lane, so that the compiler knows that the whole warp has the same.
-    int warp = __shfl_sync(0xFFFFFFFFu, static_cast<int>(threadIdx.x) / 32, 0);
-    self.rank = warp / 4;
-    self.warp = warp % 4;
-    self.thread = threadIdx.x % kWarpgroup;
-    self.block = static_cast<int>(blockIdx.y) % kCluster;
-    self.part = self.rank * kCluster + self.block; // neighbouring chunks go to different blocks
-    self.head = blockIdx.x;
-    int tile = blockIdx.y / kCluster;
-    // Under a causal mask a tile sees the more keys the later it is; long ones start first.
-    self.first_query = (kCausal ? static_cast<int>(gridDim.y) / kCluster - 1 - tile : tile) * kTileM;
-    self.s = s;
-    int n_keys = kCausal && self.first_query + kTileM < s ? self.first_query + kTileM : s;
-    int n_chunks = (n_keys + kBlockN - 1) / kBlockN;
-    self.n_own = (n_chunks - self.part + kParts - 1) / kParts;
-    self.first_use = 0;
-    return self;
-}
-
-// --- Loads, by one thread of each warpgroup ----------------------------------------------------------------------
-
-// A use is one filling of a slot. Barriers are told of the bytes before anything is asked for, which then takes less
-// time. That of a chunk that does not exist is told of none, so that all barriers of a slot stay in step.
-__device__ __forceinline__ void expect_step(SharedPlan &shared, const Part &self, int use, int step) {
-    int slot = use % kSlots;
-#pragma unroll
-    for (int c = 0; c < kStepChunks; c++) {
-        unsigned bytes = step * kStepChunks + c < self.n_own ? sizeof(Tile) : 0;
-        ws::mbarrier_arrive_expect_tx(&shared.k_full[self.rank][slot][c], bytes);
-        ws::mbarrier_arrive_expect_tx(&shared.v_full[self.rank][slot][c], bytes);
-    }
-}
-
-__device__ __forceinline__ void ask_for_step(SharedPlan &shared, const Part &self, int use, int step,
-                                             const ws::TensorMap &k_map, const ws::TensorMap &v_map) {
-    int slot = use % kSlots;
-#pragma unroll
-    for (int i = 0; i < 2 * kStepChunks; i++) {
-        int c = i % kStepChunks;
-        int own = step * kStepChunks + c;
-        if (own < self.n_own) {
-            bool is_k = i < kStepChunks;
-            ws::tma_load_3d(is_k ? shared.k[self.rank][slot][c] : shared.v[self.rank][slot][c], is_k ? k_map : v_map,
-                            is_k ? &shared.k_full[self.rank][slot][c] : &shared.v_full[self.rank][slot][c], 0,
-                            chunk_of(self, own) * kBlockN, self.head);
-        }
-    }
-}
-
-// The first steps of a pass, as many as there are slots: first all barriers, then all loads.
-__device__ __forceinline__ void expect_first(SharedPlan &shared, const Part &self) {
-#pragma unroll
-    for (int step = 0; step < kSlots; step++) {
-        if (step < steps(self)) {
-            expect_step(shared, self, self.first_use + step, step);
-        }
-    }
-}
-
-__device__ __forceinline__ void ask_for_first(SharedPlan &shared, const Part &self, const ws::TensorMap &k_map,
-                                              const ws::TensorMap &v_map) {
-#pragma unroll
-    for (int step = 0; step < kSlots; step++) {
-        if (step < steps(self)) {
-            ask_for_step(shared, self, self.first_use + step, step, k_map, v_map);
-        }
-    }
-}
-
-// Barriers of the block: one for each warpgroup.
-enum { kOwnBarrier = 1 };
-
-// Before a slot is filled again, all four warps have read it.
-template <typename Load>
-__device__ __forceinline__ void load_again(const Part &self, Load load) {
-    ws::named_barrier_sync(kOwnBarrier + self.rank, kWarpgroup);
-    if (self.warp == 0 && ws::elect_one()) {
-        load();
-    }
-    __syncwarp();
-}
-
-// --- Prefetch: by plain addresses, while the copy engine still reads its maps ------------------------------------
-
-__device__ __forceinline__ const char *row_of(const Element *tensor, const Part &self, int row) {
-    return reinterpret_cast<const char *>(tensor + (static_cast<long long>(self.head) * self.s + row) * kHeadDim);
-}
-
-// A tile's rows that exist, by one thread.
-__device__ __forceinline__ void prefetch_tile(const Element *tensor, const Part &self, int first_row) {
-    int n_rows = min(kBlockN, self.s - first_row);
-    ws::bulk_prefetch_l2(row_of(tensor, self, first_row), n_rows * kHeadDim * sizeof(Element));
-}
-
-__device__ __forceinline__ void prefetch_bulk(const Part &self, const Element *q, const Element *k, const Element *v) {
-    if (self.rank == 0) {
-        prefetch_tile(q, self, self.first_query);
-    }
-#pragma unroll
-    for (int i = 0; i < 2 * kStepChunks; i++) {
-        int own = i % kStepChunks;
-        if (own < self.n_own) {
-            prefetch_tile(i < kStepChunks ? k : v, self, chunk_of(self, own) * kBlockN);
-        }
-    }
-}
-
-// By the warps that do not load; a row of 128 bytes each.
-__device__ __forceinline__ void prefetch_lines(const Part &self, const Element *q, const Element *k, const Element *v) {
-    constexpr int kHelpers = kWarpgroup - 32;
-    constexpr int kChunkRows = kStepChunks * kBlockN;
-    int helper = self.thread - 32;
-    if (helper < kTileM / kSplit) {
-        int row = self.first_query + self.rank * (kTileM / kSplit) + helper;
-        if (row < self.s) {
-            ws::prefetch_l2(row_of(q, self, row));
-        }
-    }
-#pragma unroll
-    for (int first = 0; first < 2 * kChunkRows; first += kHelpers) {
-        int at = first + helper;
-        int own = at % kChunkRows / kBlockN;
-        int row = chunk_of(self, own) * kBlockN + at % kBlockN;
-        if (at < 2 * kChunkRows && own < self.n_own && row < self.s) {
-            ws::prefetch_l2(row_of(at < kChunkRows ? k : v, self, row));
-        }
-    }
-}
 
 // --- Products ----------------------------------------------------------------------------------------------------
 
-typedef float Scores[kBlockN / 2];                         // of one thread: 2 rows (queries g and g + 8), keys 8 j + 2 t + {0, 1}
-typedef float Output[kProducts][kTileValues / kProducts];  // likewise, along the head; see columns_of
-typedef unsigned Weights[kBlockN / 16 / kPieces][4];       // a piece's weights as 16-bit pairs, for the second product
+typedef float Scores[kBlockN / 2]; // of one thread: 2 rows (queries g and g + 8), keys 8 j + 2 t + {0, 1}
+typedef float Output[kProducts][kTileValues / kProducts]; // likewise, along the head; see columns_of
+typedef unsigned Weights[kBlockN / 16 / kPieces][4];      // a piece's weights as 16-bit pairs, for the second product
 
 // Whose columns product i computes. A warpgroup's own come first here, and last in time.
 __device__ __forceinline__ int columns_of(int rank, int i) {
@@ -288,7 +62,9 @@ __device__ __forceinline__ void mask_chunk(const Part &self, Scores &scores, int
     }
 }
 
-// The weights of a piece of a chunk, and their sums.
+// The weights of a piece of a chunk, and their sums. kByPolynomial of 8 do without the special function unit, for which
+// all wait; they are never 0, as a masked one must be.
+template <int kByPolynomial>
 __device__ __forceinline__ void weigh(Weights &weights, Part &self, const Scores &scores, int piece) {
     constexpr int kPairs = kBlockN / 4 / kPieces;
     float sum[2][2] = {{0.0f, 0.0f}, {0.0f, 0.0f}}; // two chains a row
@@ -300,7 +76,9 @@ __device__ __forceinline__ void weigh(Weights &weights, Part &self, const Scores
         for (int c = 0; c < 2; c++) {
             float score = scores[2 * (piece * kPairs + i) + c];
             // In its place: else the compiler puts the wait for V before it.
-            weight[c] = ws::exp2_approx_here(score * self.scale - self.reference[row]);
+            weight[c] = (2 * i + c) % 8 < kByPolynomial
+                            ? ws::exp2_polynomial_within(score, self.scale, self.reference[row])
+                            : ws::exp2_approx_here(score * self.scale - self.reference[row]);
             sum[row][c] += weight[c];
         }
         weights[i / 4][i % 4] = ws::pack<kBf16>(weight[0], weight[1]);
@@ -337,7 +115,11 @@ __device__ __forceinline__ void add_step(Part &self, SharedPlan &shared, Output 
         }
 #pragma unroll
         for (int piece = 0; piece < kPieces; piece++) {
-            weigh(weights[c][piece], self, scores[c], piece);
+            if (c < kCount - 1) {
+                weigh<kPoly>(weights[c][piece], self, scores[c], piece);
+            } else {
+                weigh<0>(weights[c][piece], self, scores[c], piece);
+            }
             if (piece == 0) {
                 ws::mbarrier_wait(&shared.v_full[self.rank][slot][c], parity);
             }
@@ -604,19 +386,6 @@ __device__ __forceinline__ void store(const BlockRows &rows, const float (&total
 }
 
 // --- Kernel ------------------------------------------------------------------------------------------------------
-
-// For loads; by the thread that asks for them.
-__device__ __forceinline__ void init_load_barriers(SharedPlan &shared, const Part &self) {
-    if (self.rank == 0) {
-        ws::mbarrier_init(&shared.q_full, 1);
-    }
-#pragma unroll
-    for (int i = 0; i < kSlots * kStepChunks; i++) {
-        ws::mbarrier_init(&shared.k_full[self.rank][0][0] + i, 1);
-        ws::mbarrier_init(&shared.v_full[self.rank][0][0] + i, 1);
-    }
-    ws::fence_proxy_async();
-}
 
 __device__ __forceinline__ void init_merge_barriers(SharedPlan &shared, const Part &self) {
 #pragma unroll
