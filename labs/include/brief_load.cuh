@@ -201,48 +201,56 @@ __device__ __forceinline__ void load_again(const Part &self, Load load) {
 }
 
 // --- Prefetch: by plain addresses, while the copy engine still reads its maps ------------------------------------
+//
+// All tiles of a head need the same keys, so each asks for a share of those that its place in the cluster has in the
+// first step. The blocks of a cluster share their queries likewise.
 
 __device__ __forceinline__ const char *row_of(const Element *tensor, const Part &self, int row) {
     return reinterpret_cast<const char *>(tensor + (static_cast<long long>(self.head) * self.s + row) * kHeadDim);
 }
 
-// A tile's rows that exist, by one thread.
-__device__ __forceinline__ void prefetch_tile(const Element *tensor, const Part &self, int first_row) {
-    int n_rows = min(kBlockN, self.s - first_row);
-    ws::bulk_prefetch_l2(row_of(tensor, self, first_row), n_rows * kHeadDim * sizeof(Element));
+// By one thread. Rows beyond the last do not exist.
+__device__ __forceinline__ void prefetch_rows(const Element *tensor, const Part &self, int first_row, int n_rows) {
+    n_rows = min(n_rows, self.s - first_row);
+    if (n_rows > 0) {
+        ws::bulk_prefetch_l2(row_of(tensor, self, first_row), n_rows * kHeadDim * sizeof(Element));
+    }
 }
 
 __device__ __forceinline__ void prefetch_bulk(const Part &self, const Element *q, const Element *k, const Element *v) {
-    if (self.rank == 0) {
-        prefetch_tile(q, self, self.first_query);
-    }
+    constexpr int kQueryShare = kTileM / kParts;
+    prefetch_rows(q, self, self.first_query + self.part * kQueryShare, kQueryShare);
+    int n_tiles = gridDim.y / kCluster;
+    int share = (kBlockN + n_tiles - 1) / n_tiles;
+    int first = blockIdx.y / kCluster * share;
 #pragma unroll
     for (int i = 0; i < 2 * kStepChunks; i++) {
-        int own = i % kStepChunks;
-        if (own < self.n_own) {
-            prefetch_tile(i < kStepChunks ? k : v, self, chunk_of(self, own) * kBlockN);
+        if (first < kBlockN) {
+            prefetch_rows(i < kStepChunks ? k : v, self, chunk_of(self, i % kStepChunks) * kBlockN + first, share);
         }
     }
 }
 
-// By the warps that do not load; a row of 128 bytes each.
+// Half a line a thread, the unit in which the second-level cache is filled, by the warps that do not load.
 __device__ __forceinline__ void prefetch_lines(const Part &self, const Element *q, const Element *k, const Element *v) {
     constexpr int kHelpers = kWarpgroup - 32;
-    constexpr int kChunkRows = kStepChunks * kBlockN;
+    constexpr int kHalf = kHeadDim * sizeof(Element) / 2;
+    constexpr int kStepHalves = 2 * kStepChunks * kBlockN;
     int helper = self.thread - 32;
-    if (helper < kTileM / kSplit) {
-        int row = self.first_query + self.rank * (kTileM / kSplit) + helper;
+#pragma unroll 1
+    for (int i = helper * kParts + self.part; i < 2 * kTileM; i += kHelpers * kParts) {
+        int row = self.first_query + i / 2;
         if (row < self.s) {
-            ws::prefetch_l2(row_of(q, self, row));
+            ws::prefetch_l2(row_of(q, self, row) + i % 2 * kHalf);
         }
     }
-#pragma unroll
-    for (int first = 0; first < 2 * kChunkRows; first += kHelpers) {
-        int at = first + helper;
-        int own = at % kChunkRows / kBlockN;
-        int row = chunk_of(self, own) * kBlockN + at % kBlockN;
-        if (at < 2 * kChunkRows && own < self.n_own && row < self.s) {
-            ws::prefetch_l2(row_of(at < kChunkRows ? k : v, self, row));
+    int n_tiles = gridDim.y / kCluster;
+#pragma unroll 1
+    for (int i = helper * n_tiles + blockIdx.y / kCluster; i < 2 * kStepHalves; i += kHelpers * n_tiles) {
+        int of_step = i % kStepHalves / 2;
+        int row = chunk_of(self, of_step / kBlockN) * kBlockN + of_step % kBlockN;
+        if (row < self.s) {
+            ws::prefetch_l2(row_of(i < kStepHalves ? k : v, self, row) + i % 2 * kHalf);
         }
     }
 }

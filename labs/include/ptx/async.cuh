@@ -35,7 +35,7 @@ __device__ __forceinline__ void cp_async_wait() {
 
 // --- Ahead of a copy ---------------------------------------------------------------------------------------------
 
-// Fetches the line of 128 bytes into the second-level cache.
+// Fetches what lies around an address into the second-level cache, as much as that is filled with at a time.
 __device__ __forceinline__ void prefetch_l2(const void *source) {
     asm volatile("prefetch.global.L2 [%0];" ::"l"(source));
 }

@@ -402,6 +402,7 @@ __device__ __forceinline__ void init_merge_barriers(SharedPlan &shared, const Pa
     ws::mbarrier_arrive_expect_tx(&shared.sums_full[self.rank], kRowBytes);
     ws::mbarrier_arrive_expect_tx(&shared.largest_full[self.rank], kRowBytes);
     ws::fence_mbarrier_init();
+    ws::fence_proxy_async();
 }
 
 extern "C" __global__ void __launch_bounds__(kThreads, 1)
