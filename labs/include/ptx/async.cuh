@@ -1,4 +1,4 @@
-// Asynchronous copies from global to shared memory (cp.async). sm_80.
+// Asynchronous copies from global to shared memory (cp.async), and prefetches. sm_80.
 //
 // Copies belong to the thread that asks for them. It collects them in groups (commit), and waits for its own
 // groups, oldest first; the other threads of the block see the data after the waiting threads and they have met
@@ -31,6 +31,18 @@ __device__ __forceinline__ void cp_async_commit() {
 template <int kPending>
 __device__ __forceinline__ void cp_async_wait() {
     asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
+}
+
+// --- Ahead of a copy ---------------------------------------------------------------------------------------------
+
+// Fetches what lies around an address into the second-level cache, as much as that is filled with at a time.
+__device__ __forceinline__ void prefetch_l2(const void *source) {
+    asm volatile("prefetch.global.L2 [%0];" ::"l"(source));
+}
+
+// Likewise `bytes`, by the copy engine; both are multiples of 16. sm_90.
+__device__ __forceinline__ void bulk_prefetch_l2(const void *source, unsigned bytes) {
+    asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(source), "r"(bytes));
 }
 
 } // namespace ws

@@ -88,6 +88,21 @@ __device__ __forceinline__ void named_barrier_arrive(int id, int n_threads) {
     asm volatile("barrier.cta.arrive.aligned %0, %1;" ::"r"(id), "r"(n_threads) : "memory");
 }
 
+// The same as named_barrier_sync, and returns whether any of the threads said yes.
+__device__ __forceinline__ bool named_barrier_or(int id, int n_threads, bool yes) {
+    int any;
+    asm volatile("{\n\t"
+                 ".reg .pred p, q;\n\t"
+                 "setp.ne.b32 p, %3, 0;\n\t"
+                 "barrier.cta.red.or.pred.aligned q, %1, %2, p;\n\t"
+                 "selp.b32 %0, 1, 0, q;\n\t"
+                 "}"
+                 : "=r"(any)
+                 : "r"(id), "r"(n_threads), "r"(static_cast<int>(yes))
+                 : "memory");
+    return any != 0;
+}
+
 // --- Fences --------------------------------------------------------------------------------------------------
 
 // Makes the initialisation of mbarriers visible to the other blocks of the cluster and to the copy engine.
