@@ -16,45 +16,7 @@ __device__ __forceinline__ int computed_anew(int number) {
     return number;
 }
 
-// --- Consumer: products ------------------------------------------------------------------------------------------
-
-typedef float Scores[kBlockN / 2];         // of one thread: 2 rows (queries g and g + 8), keys 8 j + 2 t + {0, 1}
-typedef float Output[kTileValues];         // likewise, along the head
-typedef unsigned Weights[kBlockN / 16][4]; // the scores' exponentials as 16-bit pairs, for the second product
-
-// scores = Q Kᵀ, both K-major; not waited for.
-__device__ __forceinline__ void multiply_qk(Scores &scores, ws::Descriptor q, ws::Descriptor k) {
-    ws::wgmma_fence_operand(scores);
-    ws::wgmma_fence();
-#pragma unroll
-    for (int step = 0; step < kHeadDim / 16; step++) {
-        int slab = step / (kSlab / 16);
-        int within = step % (kSlab / 16) * 32;
-        ws::Descriptor q_step = ws::descriptor_advance(q, slab * kTileM * kSlab * 2 + within);
-        ws::Descriptor k_step = ws::descriptor_advance(k, slab * kBlockN * kSlab * 2 + within);
-        ws::wgmma_ss<kBf16, false>(scores, q_step, k_step, step > 0);
-    }
-    ws::wgmma_commit();
-}
-
-// output += weights V, V N-major; not waited for.
-__device__ __forceinline__ void multiply_pv(Output &output, Weights &weights, ws::Descriptor v) {
-    ws::wgmma_fence_operand(output);
-    ws::wgmma_fence_operand(weights);
-    ws::wgmma_fence();
-#pragma unroll
-    for (int step = 0; step < kBlockN / 16; step++) {
-        ws::wgmma_rs<kBf16, true>(output, weights[step], ws::descriptor_advance(v, step * 2048), 1);
-    }
-    ws::wgmma_commit();
-}
-
 // --- Consumer: weights -------------------------------------------------------------------------------------------
-
-// How large a sum may get: no weight is larger than the sum it is in, and 16-bit weights reach to 65504 in half
-// precision. How small a row's may get for each key that it sees: weights below 2^-14 lose bits in half precision.
-constexpr float kLargestSum = kBf16 ? 0x1p30f : 65504.0f;
-constexpr float kSmallestMean = kBf16 ? 0x1p-60f : 0x1p-12f;
 
 struct Softmax {
     float scale;        // of a score, times log2 e: from here on powers of two
@@ -62,11 +24,12 @@ struct Softmax {
     float sum[2];       // of this thread's exponentials
 };
 
-// Pairs kFrom to kTo of the scores become exponentials, and join the sums.
-template <int kFrom, int kTo>
-__device__ __forceinline__ void raise(const Softmax &softmax, Scores &scores, float (&sum)[2][2]) {
+// The scores become exponentials, which join the sums, and are packed.
+__device__ __forceinline__ void raise(Softmax &softmax, Scores &scores, Weights &weights) {
+    constexpr int kPairs = kBlockN / 4;
+    float sum[2][2] = {{softmax.sum[0], 0.0f}, {softmax.sum[1], 0.0f}}; // two chains a row
 #pragma unroll
-    for (int i = kFrom; i < kTo; i++) {
+    for (int i = 0; i < kPairs; i++) {
         int row = i % 2;
 #pragma unroll
         for (int c = 0; c < 2; c++) {
@@ -74,21 +37,16 @@ __device__ __forceinline__ void raise(const Softmax &softmax, Scores &scores, fl
             sum[row][c] += scores[2 * i + c];
         }
     }
-}
-
-template <int kFrom, int kTo>
-__device__ __forceinline__ void pack_weights(Weights &weights, const Scores &scores) {
-#pragma unroll
-    for (int i = kFrom; i < kTo; i++) {
-        weights[i / 4][i % 4] = ws::pack<kBf16>(scores[2 * i], scores[2 * i + 1]);
-    }
+    pack_weights<0, kPairs>(weights, scores);
+    softmax.sum[0] = sum[0][0] + sum[0][1];
+    softmax.sum[1] = sum[1][0] + sum[1][1];
 }
 
 // --- Consumer ----------------------------------------------------------------------------------------------------
 
 // One warpgroup: a part of the keys of a tile.
 struct Consumer {
-    ws::Descriptor q0, k0, v0; // of the first slot
+    ws::Descriptor q, k0, v0; // k0 and v0 are of the first slot
     int consumer;              // which of the warpgroups
     int tile, part;
     int thread; // in the warpgroup
@@ -103,22 +61,13 @@ struct Consumer {
     Output output;
 };
 
-// One arrival a warp: each has seen its own products finish.
-__device__ __forceinline__ void release(ws::Mbarrier *empty, int thread) {
-    if (thread % 32 == 0) {
-        ws::mbarrier_arrive(empty);
-    }
-}
-
 // What is loaded as number `index` into a ring lies in this slot, with this parity of its barriers.
-template <int kCount = kSlots>
 __device__ __forceinline__ int slot_of(unsigned index) {
-    return index % kCount;
+    return index % kSlots;
 }
 
-template <int kCount = kSlots>
 __device__ __forceinline__ unsigned parity_of(unsigned index) {
-    return index / kCount & 1;
+    return index / kSlots & 1;
 }
 
 __device__ __forceinline__ void wait_for_keys(Consumer &self, SharedPlan &shared, unsigned index) {
@@ -126,8 +75,7 @@ __device__ __forceinline__ void wait_for_keys(Consumer &self, SharedPlan &shared
 }
 
 __device__ __forceinline__ void start_scores(Consumer &self, unsigned index) {
-    multiply_qk(self.scores, ws::descriptor_advance(self.q0, slot_of<kQueryStages>(self.n_groups) * sizeof(QueryTile)),
-                ws::descriptor_advance(self.k0, slot_of(index) * sizeof(KeyChunk)));
+    multiply_qk(self.scores, self.q, ws::descriptor_advance(self.k0, slot_of(index) * sizeof(KeyTile)));
 }
 
 __device__ __forceinline__ void wait_for_values(Consumer &self, SharedPlan &shared) {
@@ -136,7 +84,7 @@ __device__ __forceinline__ void wait_for_values(Consumer &self, SharedPlan &shar
 
 __device__ __forceinline__ void start_output(Consumer &self, SharedPlan &shared) {
     wait_for_values(self, shared);
-    multiply_pv(self.output, self.weights, ws::descriptor_advance(self.v0, slot_of(self.n_used) * sizeof(KeyChunk)));
+    multiply_pv(self.output, self.weights, ws::descriptor_advance(self.v0, slot_of(self.n_used) * sizeof(KeyTile)));
 }
 
 __device__ __forceinline__ void release_keys(Consumer &self, SharedPlan &shared, unsigned index) {
@@ -177,45 +125,16 @@ __device__ __forceinline__ bool is_masked(const Consumer &self, int chunk) {
     return kCausal && (chunk + 1) * kBlockN - 1 > self.first_query;
 }
 
-// Consumers can take turns in starting products, so that the weights of one meet the products of another.
-// The turn goes round by named barriers, one for each consumer.
-enum { kTurnBarrier = 1 };
-
-__device__ __forceinline__ void wait_for_turn(int consumer) {
-    if (kTurns) {
-        ws::named_barrier_sync(kTurnBarrier + consumer, 2 * kWarpgroup);
-    }
-}
-
-__device__ __forceinline__ void pass_turn(int consumer) {
-    if (kTurns) {
-        ws::named_barrier_arrive(kTurnBarrier + (consumer + 1) % kConsumers, 2 * kWarpgroup);
-    }
-}
-
-__device__ __forceinline__ void take_empty_turn(int consumer) {
-    wait_for_turn(consumer);
-    pass_turn(consumer);
-}
-
 // What follows the scores of a chunk, for its weights. kBefore: whether the output of the chunk before is under way.
 template <bool kMasked, bool kBefore>
 __device__ __forceinline__ void weigh(Consumer &self, SharedPlan &shared, int s) {
-    constexpr int kPairs = kBlockN / 4;
-    constexpr int kFirst = kBefore ? kEarly : 0;
-    float sum[2][2] = {{self.softmax.sum[0], 0.0f}, {self.softmax.sum[1], 0.0f}}; // two chains a row
     if (kMasked) {
         mask_chunk(self, s);
     }
-    raise<0, kFirst>(self.softmax, self.scores, sum);
     if (kBefore) {
         finish_output(self, shared);
     }
-    pack_weights<0, kFirst>(self.weights, self.scores);
-    raise<kFirst, kPairs>(self.softmax, self.scores, sum);
-    pack_weights<kFirst, kPairs>(self.weights, self.scores);
-    self.softmax.sum[0] = sum[0][0] + sum[0][1];
-    self.softmax.sum[1] = sum[1][0] + sum[1][1];
+    raise(self.softmax, self.scores, self.weights);
 }
 
 // The scores and weights of the next chunk, and the output of this one.
@@ -232,12 +151,17 @@ __device__ __forceinline__ void step(Consumer &self, SharedPlan &shared, int s) 
     weigh<kMasked, true>(self, shared, s);
 }
 
+__device__ __forceinline__ void skip_values(Consumer &self, SharedPlan &shared) {
+    wait_for_values(self, shared);
+    release_unread(&shared.v_barriers[self.part].empty[slot_of(self.n_used)], self.thread);
+    self.n_used++;
+}
+
 // Leaves a chunk to the other tile.
 __device__ __forceinline__ void skip_chunk(Consumer &self, SharedPlan &shared) {
     wait_for_keys(self, shared, self.n_used);
-    release_keys(self, shared, self.n_used);
-    wait_for_values(self, shared);
-    release_values(self, shared);
+    release_unread(&shared.k_barriers[self.part].empty[slot_of(self.n_used)], self.thread);
+    skip_values(self, shared);
 }
 
 // --- Consumer: what the parts of a tile exchange -----------------------------------------------------------------
@@ -249,14 +173,12 @@ __device__ __forceinline__ void begin_exchange(Consumer &self, SharedPlan &share
 
 // Waits until every part has written. One arrival a warp: those of single threads are taken one after the other.
 __device__ __forceinline__ void meet(Consumer &self, SharedPlan &shared) {
-    __syncwarp();
-    release(&shared.written[self.tile], self.thread);
+    release_unread(&shared.written[self.tile], self.thread);
     ws::mbarrier_wait(&shared.written[self.tile], self.exchange_parity);
 }
 
 __device__ __forceinline__ void end_exchange(Consumer &self, SharedPlan &shared) {
-    __syncwarp();
-    release(&shared.read[self.tile], self.thread);
+    release_unread(&shared.read[self.tile], self.thread);
     self.exchange_parity ^= 1;
 }
 
@@ -305,11 +227,10 @@ __device__ __forceinline__ void store_share(const float (&values)[kShare], const
     }
 }
 
-// Whether a row's sum is too small for the keys that it sees; also if it is NaN.
-__device__ __forceinline__ bool vanishes(const Consumer &self, float total, int row, int s) {
+// Whether a row needs another reference.
+__device__ __forceinline__ bool is_outside(const Consumer &self, float total, int row, int s) {
     int query = self.first_query + row_of(self.thread, row);
-    int n_seen = kCausal && query < s ? query + 1 : s;
-    return !(total >= kSmallestMean * n_seen);
+    return ws::outside_limits<kBf16>(total, kCausal && query < s ? query + 1 : s, s);
 }
 
 // Adds up the parts' output and stores this part's share. Returns whether a sum was outside of the limits.
@@ -319,8 +240,7 @@ __device__ __forceinline__ bool merge_and_store(Consumer &self, SharedPlan &shar
     bool outside = false;
 #pragma unroll
     for (int row = 0; row < 2; row++) {
-        sum[row] = self.softmax.sum[row];
-        outside |= !(sum[row] <= kLargestSum);
+        sum[row] = ws::checked_sum<kBf16>(self.softmax.sum[row]);
         sum[row] += __shfl_xor_sync(0xFFFFFFFFu, sum[row], 1);
         sum[row] += __shfl_xor_sync(0xFFFFFFFFu, sum[row], 2);
     }
@@ -329,7 +249,7 @@ __device__ __forceinline__ bool merge_and_store(Consumer &self, SharedPlan &shar
         float inverse[2];
 #pragma unroll
         for (int row = 0; row < 2; row++) {
-            outside |= vanishes(self, sum[row], row, s);
+            outside |= is_outside(self, sum[row], row, s);
             inverse[row] = ws::rcp_approx(sum[row]);
         }
 #pragma unroll
@@ -354,11 +274,8 @@ __device__ __forceinline__ bool merge_and_store(Consumer &self, SharedPlan &shar
                 }
                 continue;
             }
-            Packet &packet = shared.packets[part * kTiles + self.tile][self.part < part ? self.part : self.part - 1];
-#pragma unroll
-            for (int i = 0; i < kShare; i += 4) {
-                packet[i / 4][self.thread] = make_float4(of_part[i], of_part[i + 1], of_part[i + 2], of_part[i + 3]);
-            }
+            ws::ValuePacket<kShare> *from = shared.inboxes[part * kTiles + self.tile].from;
+            ws::write_packet(from[self.part < part ? self.part : self.part - 1], of_part, self.thread);
         }
         meet(self, shared);
         int row = self.part * kShare / kRowValues;
@@ -369,18 +286,10 @@ __device__ __forceinline__ bool merge_and_store(Consumer &self, SharedPlan &shar
         }
 #pragma unroll
         for (int sender = 0; sender < kSplit - 1; sender++) {
-            const Packet &packet = shared.packets[self.consumer][sender];
-#pragma unroll
-            for (int i = 0; i < kShare; i += 4) {
-                float4 value = packet[i / 4][self.thread];
-                share[i] += value.x;
-                share[i + 1] += value.y;
-                share[i + 2] += value.z;
-                share[i + 3] += value.w;
-            }
+            ws::add_packet(share, shared.inboxes[self.consumer].from[sender], self.thread);
         }
         end_exchange(self, shared);
-        outside |= vanishes(self, total, row, s);
+        outside |= is_outside(self, total, row, s);
         float inverse[2] = {ws::rcp_approx(total), 0.0f};
         store_share(share, inverse, self.part, o, s - self.first_query, self.thread);
     }
@@ -416,8 +325,7 @@ __device__ __forceinline__ void find_references(Consumer &self, SharedPlan &shar
         wait_for_keys(self, shared, self.n_used);
         start_scores(self, self.n_used);
         finish_scores<0>(self, shared, self.n_used);
-        wait_for_values(self, shared); // they come with the keys, and are not needed here
-        release_values(self, shared);
+        skip_values(self, shared); // they come with the keys
         mask_chunk(self, s);
 #pragma unroll
         for (int row = 0; row < 2; row++) {
@@ -488,7 +396,7 @@ __device__ __forceinline__ Consumer make_consumer(SharedPlan &shared, float scal
     self.consumer = __shfl_sync(0xFFFFFFFFu, static_cast<int>(threadIdx.x) / kWarpgroup, 0);
     self.tile = self.consumer % kTiles;
     self.part = self.consumer / kTiles; // those of the first part's keys have the first turns
-    self.q0 = ws::descriptor_k_major(shared.q[self.tile][0]);
+    self.q = ws::descriptor_k_major(shared.q[self.tile][0]);
     self.k0 = ws::descriptor_k_major(shared.k[self.part][0]);
     self.v0 = ws::descriptor_n_major(shared.v[self.part][0], kBlockN * kSlab * 2);
     self.thread = threadIdx.x % kWarpgroup;
@@ -512,13 +420,12 @@ __device__ __forceinline__ void consume(Consumer &self, SharedPlan &shared, Elem
         }
         self.first_query = group.first_query + self.tile * kTileM;
         self.softmax.reference[0] = self.softmax.reference[1] = 0.0f;
-        ws::mbarrier_wait(&shared.q_barriers[self.tile].full[slot_of<kQueryStages>(self.n_groups)],
-                          parity_of<kQueryStages>(self.n_groups));
+        ws::mbarrier_wait(&shared.q_barriers[self.tile].full[0], self.n_groups & 1);
         if (again) {
             find_references(self, shared, group, s);
         }
         attend(self, shared, group, s);
-        release(&shared.q_barriers[self.tile].empty[slot_of<kQueryStages>(self.n_groups)], self.thread);
+        release(&shared.q_barriers[self.tile].empty[0], self.thread);
         self.n_groups++;
         long long offset = (static_cast<long long>(group.head) * s + self.first_query) * kHeadDim;
         if (self.first_query < s) { // the same in all parts of a tile
@@ -529,32 +436,11 @@ __device__ __forceinline__ void consume(Consumer &self, SharedPlan &shared, Elem
         wait_for_turn(self.consumer); // the one that the last consumer passed on at its end
     }
     if (!again) {
-        outside = __any_sync(0xFFFFFFFFu, outside);
-        if (self.thread % 32 == 0) {
-            if (outside) {
-                atomicOr(&shared.again, 1);
-            }
-            ws::mbarrier_arrive(&shared.done);
-        }
+        report_done(&shared.done, &shared.again, outside, self.thread);
     }
-}
-
-// Whether the block must go through its tiles again.
-__device__ __forceinline__ bool must_repeat(SharedPlan &shared) {
-    ws::mbarrier_wait(&shared.done, 0);
-    return shared.again != 0;
 }
 
 // --- Kernel ------------------------------------------------------------------------------------------------------
-
-// One thread fills, and the warps of `n_consumers` warpgroups empty.
-template <int kCount>
-__device__ __forceinline__ void init(Barriers<kCount> &barriers, int n_consumers) {
-    for (int i = 0; i < kCount; i++) {
-        ws::mbarrier_init(&barriers.full[i], 1);
-        ws::mbarrier_init(&barriers.empty[i], 4 * n_consumers);
-    }
-}
 
 // Those that a producer needs for its loads.
 __device__ __forceinline__ void init_part(SharedPlan &shared, int part) {
@@ -608,7 +494,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, kBlocksPerSm)
         ws::setmaxnreg_dec<kProducerRegisters>();
         if (produces) {
             produce<1>(producer, shared, n_heads, s, q_map, k_map, v_map);
-            if (must_repeat(shared)) {
+            if (must_repeat(&shared.done, &shared.again)) {
                 produce<2>(producer, shared, n_heads, s, q_map, k_map, v_map);
             }
         }
@@ -618,7 +504,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, kBlocksPerSm)
         bool again = false;
         do {
             consume(self, shared, o, n_heads, s, again);
-            again = !again && must_repeat(shared);
+            again = !again && must_repeat(&shared.done, &shared.again);
         } while (again);
     }
 }

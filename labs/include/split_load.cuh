@@ -3,17 +3,9 @@
 // A block has TILES tiles of 64 queries at a time, and SPLIT warpgroups for each: the keys' chunks go round among them.
 // Chunks count from the end of the keys. Every part of the keys has a ring of slots and a warp that fills it.
 //
-// Parameters are macros, as the contracts set them: D, CAUSAL, BF16, TILES, SPLIT, BN, SLOTS, QUERIES, TURNS, EARLY,
-// BLOCKS.
+// Parameters are macros, as the contracts set them: D, CAUSAL, BF16, TILES, SPLIT, BN, SLOTS, BLOCKS, TURNS.
 #ifndef WS_SPLIT_LOAD_CUH
 #define WS_SPLIT_LOAD_CUH
-
-#include "ptx/barrier.cuh"
-#include "ptx/math.cuh"
-#include "ptx/mma.cuh"
-#include "ptx/tma.cuh"
-#include "ptx/wgmma.cuh"
-#include "score_rows.cuh"
 
 constexpr int kHeadDim = D;
 constexpr bool kCausal = CAUSAL != 0;
@@ -22,83 +14,52 @@ constexpr int kTiles = TILES;
 constexpr int kSplit = SPLIT;
 constexpr int kConsumers = kTiles * kSplit;
 constexpr int kTileM = 64;
+constexpr int kQueryRows = kTileM;
 constexpr int kBlockM = kTileM * kTiles; // queries
 constexpr int kBlockN = BN;              // keys
 constexpr int kSlots = SLOTS;            // of a part's ring
-constexpr int kQueryStages = QUERIES;    // two: the next queries are there when a tile ends
 constexpr bool kTurns = TURNS != 0 && kConsumers > 1;
-constexpr int kEarly = EARLY; // of a thread's pairs of scores: weighed while the output before is still computed
 constexpr int kBlocksPerSm = BLOCKS;
 // Under a causal mask a long group of tiles and a short one belong together: in one block that stays, or in two that
 // share a multiprocessor.
 constexpr bool kPairs = kCausal && kBlocksPerSm == 1;
 constexpr bool kFold = kCausal && kBlocksPerSm == 2;
-constexpr int kWarpgroup = 128;
+
+#include "warpgroup_parts.cuh"
+#include "zero_reference.cuh"
+
 constexpr int kThreads = kWarpgroup * (kConsumers + 1); // consumers, then the producers' warps
-constexpr int kSlab = 64; // elements in a 128-byte row, the width of the swizzle
-constexpr int kSlabs = kHeadDim / kSlab;
 constexpr int kTileValues = kHeadDim / 2; // of each thread in a tile's output
 constexpr int kRowValues = kTileValues / 2;
 constexpr int kShare = kTileValues / kSplit; // of each thread after the parts are merged
 
-static_assert(kHeadDim == 64 || kHeadDim == 128, "a head is one or two 128-byte slabs");
 static_assert(kSplit == 1 || kSplit == 2 || kSplit == 4, "a share is stored 16 bytes a lane");
 static_assert(kBlocksPerSm == 2 ? kConsumers == 1 : kConsumers == 2 || kConsumers == 4,
               "registers are dealt out for these");
-static_assert(kBlockN % 16 == 0 && kBlockN >= 64 && kBlockN <= 256, "keys come in steps of one product's depth");
-static_assert(kEarly % 4 == 0 && kEarly <= kBlockN / 4, "weights are packed four words at a time");
 
 // What a thread holds in each role; together as many as the block starts with.
 constexpr int kProducerRegisters = kConsumers <= 2 ? 40 : 32;
 constexpr int kConsumerRegisters = kConsumers == 1 ? 216 : kConsumers == 2 ? 232 : 112;
 
-#if BF16
-typedef __nv_bfloat16 Element;
-#else
-typedef __half Element;
-#endif
-
-typedef Element QueryTile[kSlabs][kTileM][kSlab];  // (slab, query, dim % 64), swizzled
-typedef Element KeyChunk[kSlabs][kBlockN][kSlab];  // (slab, key, dim % 64), swizzled
-
-template <int kCount>
-struct Barriers {
-    ws::Mbarrier full[kCount], empty[kCount];
-};
-
 // What the other parts send to one: its share of their output.
-constexpr bool kMerges = kSplit > 1;
-typedef float4 Packet[kMerges ? kShare / 4 : 1][kMerges ? kWarpgroup : 1];
+typedef ws::ValueInbox<kShare, kSplit - 1> Inbox;
 
 struct SharedPlan {
-    QueryTile q[kTiles][kQueryStages];
-    KeyChunk k[kSplit][kSlots];
-    KeyChunk v[kSplit][kSlots];
-    Packet packets[kMerges ? kConsumers : 1][kMerges ? kSplit - 1 : 1];
+    QueryTile q[kTiles][1];
+    KeyTile k[kSplit][kSlots];
+    KeyTile v[kSplit][kSlots];
+    Inbox inboxes[kConsumers];
     float row_values[kConsumers][kTileM]; // of each part: its rows' sums, or largest scores
-    Barriers<kQueryStages> q_barriers[kTiles];
+    Barriers<1> q_barriers[kTiles];
     Barriers<kSlots> k_barriers[kSplit], v_barriers[kSplit];
     ws::Mbarrier written[kTiles], read[kTiles]; // what the parts of a tile exchange
     ws::Mbarrier done; // when all consumers are through with the tiles
     int again;         // whether one of them found that references of 0 will not do
 };
-static_assert(sizeof(QueryTile) % 1024 == 0 && sizeof(KeyChunk) % 1024 == 0, "tiles keep the swizzle's alignment");
-static_assert(sizeof(SharedPlan) <= (kQueryStages * kBlockM + 2 * kSplit * kSlots * kBlockN) * kHeadDim * 2 +
+static_assert(sizeof(SharedPlan) <= (kBlockM + 2 * kSplit * kSlots * kBlockN) * kHeadDim * 2 +
                                         kTiles * (kSplit - 1) * kTileM * kHeadDim * 4 +
                                         kConsumers * kTileM * 4 + 512,
               "as in the contract");
-
-// A place in a ring, and the parity of the pass.
-template <int kCount>
-struct RingPosition {
-    int slot = 0;
-    unsigned parity = 0;
-
-    __device__ __forceinline__ void advance() {
-        slot = slot + 1 == kCount ? 0 : slot + 1;
-        parity ^= slot == 0;
-    }
-};
 
 // --- Which tiles of queries --------------------------------------------------------------------------------------
 
@@ -151,27 +112,10 @@ __device__ __forceinline__ Group group_of(int item, int round, int n_heads, int 
 
 // --- Producers: a thread for each part ---------------------------------------------------------------------------
 
-template <typename SomeTile>
-__device__ __forceinline__ void ask(SomeTile &tile, ws::Mbarrier *full, const ws::TensorMap &map, int row0, int head) {
-#pragma unroll
-    for (int slab = 0; slab < kSlabs; slab++) {
-        ws::tma_load_3d(tile[slab], map, full, slab * kSlab, row0, head);
-    }
-}
-
-template <typename SomeTile, int kCount>
-__device__ __forceinline__ void load(SomeTile *ring, Barriers<kCount> &barriers, RingPosition<kCount> &at,
-                                     const ws::TensorMap &map, int row0, int head) {
-    ws::mbarrier_wait(&barriers.empty[at.slot], at.parity ^ 1);
-    ws::mbarrier_arrive_expect_tx(&barriers.full[at.slot], sizeof(SomeTile));
-    ask(ring[at.slot], &barriers.full[at.slot], map, row0, head);
-    at.advance();
-}
-
 struct Producer {
     int part;
     int n_ahead = 0; // chunks of the first round that are under way
-    RingPosition<kQueryStages> q_at;
+    RingPosition<1> q_at;
     RingPosition<kSlots> k_at, v_at;
 };
 
@@ -196,8 +140,8 @@ __device__ __forceinline__ void load_ahead(Producer &self, SharedPlan &shared, c
 #pragma unroll
     for (int i = 0; i < kSlots; i++) {
         if (first - i * kSplit >= 0) {
-            ws::mbarrier_arrive_expect_tx(&shared.k_barriers[part].full[i], sizeof(KeyChunk));
-            ws::mbarrier_arrive_expect_tx(&shared.v_barriers[part].full[i], sizeof(KeyChunk));
+            ws::mbarrier_arrive_expect_tx(&shared.k_barriers[part].full[i], sizeof(KeyTile));
+            ws::mbarrier_arrive_expect_tx(&shared.v_barriers[part].full[i], sizeof(KeyTile));
         }
     }
 #pragma unroll
@@ -238,8 +182,8 @@ __device__ __forceinline__ void produce(Producer &self, SharedPlan &shared, int 
 #pragma unroll
             for (int tile = 0; tile < kTiles; tile++) {
                 if (loads_queries(self, tile)) {
-                    RingPosition<kQueryStages> q_at = self.q_at;
-                    load(shared.q[tile], shared.q_barriers[tile], q_at, q_map, group.first_query + tile * kTileM,
+                    RingPosition<1> q_at = self.q_at;
+                    load_next(shared.q[tile], shared.q_barriers[tile], q_at, q_map, group.first_query + tile * kTileM,
                          group.head);
                 }
             }
@@ -248,8 +192,8 @@ __device__ __forceinline__ void produce(Producer &self, SharedPlan &shared, int 
         int n_ahead = ahead ? self.n_ahead : 0;
         for (int pass = 0; pass < kPasses; pass++) {
             for (int chunk = group.n_chunks - 1 - self.part - n_ahead * kSplit; chunk >= 0; chunk -= kSplit) {
-                load(shared.k[self.part], shared.k_barriers[self.part], self.k_at, k_map, chunk * kBlockN, group.head);
-                load(shared.v[self.part], shared.v_barriers[self.part], self.v_at, v_map, chunk * kBlockN, group.head);
+                load_next(shared.k[self.part], shared.k_barriers[self.part], self.k_at, k_map, chunk * kBlockN, group.head);
+                load_next(shared.v[self.part], shared.v_barriers[self.part], self.v_at, v_map, chunk * kBlockN, group.head);
             }
         }
     }

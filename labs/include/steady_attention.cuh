@@ -8,39 +8,6 @@
 
 #include "steady_load.cuh"
 
-// --- Consumer: products ------------------------------------------------------------------------------------------
-
-typedef float Scores[kBlockN / 2];         // of one thread: 2 rows (queries g and g + 8), keys 8 j + 2 t + {0, 1}
-typedef float Output[kHeadDim / 2];        // likewise, along the head
-typedef unsigned Weights[kBlockN / 16][4]; // the scores' exponentials as 16-bit pairs, for the second product
-
-// scores = Q Kᵀ, both K-major; not waited for.
-__device__ __forceinline__ void multiply_qk(Scores &scores, ws::Descriptor q, ws::Descriptor k) {
-    ws::wgmma_fence_operand(scores);
-    ws::wgmma_fence();
-#pragma unroll
-    for (int step = 0; step < kHeadDim / 16; step++) {
-        int slab = step / (kSlab / 16);
-        int within = step % (kSlab / 16) * 32;
-        ws::Descriptor q_step = ws::descriptor_advance(q, slab * kBlockM * kSlab * 2 + within);
-        ws::Descriptor k_step = ws::descriptor_advance(k, slab * kBlockN * kSlab * 2 + within);
-        ws::wgmma_ss<kBf16, false>(scores, q_step, k_step, step > 0);
-    }
-    ws::wgmma_commit();
-}
-
-// output += weights V, V N-major; not waited for.
-__device__ __forceinline__ void multiply_pv(Output &output, Weights &weights, ws::Descriptor v) {
-    ws::wgmma_fence_operand(output);
-    ws::wgmma_fence_operand(weights);
-    ws::wgmma_fence();
-#pragma unroll
-    for (int step = 0; step < kBlockN / 16; step++) {
-        ws::wgmma_rs<kBf16, true>(output, weights[step], ws::descriptor_advance(v, step * 2048), 1);
-    }
-    ws::wgmma_commit();
-}
-
 // --- Consumer: softmax -------------------------------------------------------------------------------------------
 
 struct Softmax {
@@ -87,14 +54,6 @@ __device__ __forceinline__ void raise(const Softmax &softmax, Scores &scores, fl
         scores[2 * i + 1] = ws::exp2_approx(scores[2 * i + 1] * softmax.scale - base);
         sum[row][0] += scores[2 * i];
         sum[row][1] += scores[2 * i + 1];
-    }
-}
-
-template <int kFrom, int kTo>
-__device__ __forceinline__ void pack_weights(Weights &weights, const Scores &scores) {
-#pragma unroll
-    for (int i = kFrom; i < kTo; i++) {
-        weights[i / 4][i % 4] = ws::pack<kBf16>(scores[2 * i], scores[2 * i + 1]);
     }
 }
 
@@ -173,34 +132,27 @@ struct Consumer {
     Output output;
 };
 
-// One arrival a warp: each has seen its own products finish.
-__device__ __forceinline__ void release(ws::Mbarrier *empty, int thread) {
-    if (thread % 32 == 0) {
-        ws::mbarrier_arrive(empty);
-    }
-}
-
 __device__ __forceinline__ void release_queries(Consumer &self, SharedPlan &shared) {
-    release(&shared.q_barriers.empty[self.q_at.stage], self.thread);
+    release(&shared.q_barriers.empty[self.q_at.slot], self.thread);
     self.q_at.advance();
 }
 
 __device__ __forceinline__ void wait_for_keys(Consumer &self, SharedPlan &shared) {
-    ws::mbarrier_wait(&shared.k_barriers.full[self.k_at.stage], self.k_at.parity);
+    ws::mbarrier_wait(&shared.k_barriers.full[self.k_at.slot], self.k_at.parity);
 }
 
 __device__ __forceinline__ void start_scores(Consumer &self) {
-    multiply_qk(self.scores, ws::descriptor_advance(self.q0, self.q_at.stage * sizeof(QueryTile)),
-                ws::descriptor_advance(self.k0, self.k_at.stage * sizeof(KeyTile)));
+    multiply_qk(self.scores, ws::descriptor_advance(self.q0, self.q_at.slot * sizeof(QueryTile)),
+                ws::descriptor_advance(self.k0, self.k_at.slot * sizeof(KeyTile)));
 }
 
 __device__ __forceinline__ void wait_for_values(Consumer &self, SharedPlan &shared) {
-    ws::mbarrier_wait(&shared.v_barriers.full[self.v_at.stage], self.v_at.parity);
+    ws::mbarrier_wait(&shared.v_barriers.full[self.v_at.slot], self.v_at.parity);
 }
 
 __device__ __forceinline__ void start_output(Consumer &self, SharedPlan &shared) {
     wait_for_values(self, shared);
-    multiply_pv(self.output, self.weights, ws::descriptor_advance(self.v0, self.v_at.stage * sizeof(KeyTile)));
+    multiply_pv(self.output, self.weights, ws::descriptor_advance(self.v0, self.v_at.slot * sizeof(KeyTile)));
 }
 
 // kPending: groups of products that were started after the scores'.
@@ -208,7 +160,7 @@ template <int kPending>
 __device__ __forceinline__ void finish_scores(Consumer &self, SharedPlan &shared) {
     ws::wgmma_wait<kPending>();
     ws::wgmma_fence_operand(self.scores);
-    release(&shared.k_barriers.empty[self.k_at.stage], self.thread);
+    release(&shared.k_barriers.empty[self.k_at.slot], self.thread);
     self.k_at.advance();
 }
 
@@ -216,7 +168,7 @@ __device__ __forceinline__ void finish_output(Consumer &self, SharedPlan &shared
     ws::wgmma_wait<0>();
     ws::wgmma_fence_operand(self.output);
     ws::wgmma_fence_operand(self.weights);
-    release(&shared.v_barriers.empty[self.v_at.stage], self.thread);
+    release(&shared.v_barriers.empty[self.v_at.slot], self.thread);
     self.v_at.advance();
 }
 
@@ -227,22 +179,6 @@ __device__ __forceinline__ void mask_tile(Consumer &self, int s) {
     int key = self.key_tile * kBlockN + self.thread % 4 * 2;
     int query = self.first_query + self.thread / 32 * 16 + self.thread % 32 / 4;
     ws::mask_scores<kCausal>(self.scores, query + 1 - key, s - key);
-}
-
-// Consumers can take turns in starting products, so that the softmax of one meets the products of another.
-// The turn goes round by named barriers, one for each consumer.
-enum { kTurnBarrier = 1 };
-
-__device__ __forceinline__ void wait_for_turn(int consumer) {
-    if (kTurns) {
-        ws::named_barrier_sync(kTurnBarrier + consumer, 2 * kWarpgroup);
-    }
-}
-
-__device__ __forceinline__ void pass_turn(int consumer) {
-    if (kTurns) {
-        ws::named_barrier_arrive(kTurnBarrier + (consumer + 1) % kConsumers, 2 * kWarpgroup);
-    }
 }
 
 // What follows the scores of a tile, for its weights. kBefore: whether the output of the tile before is under way.
@@ -288,14 +224,13 @@ __device__ __forceinline__ void step(Consumer &self, SharedPlan &shared, int s) 
 // Leaves a tile of keys to the other consumers. Every consumer has a turn for each tile but the first.
 __device__ __forceinline__ void skip_tile(Consumer &self, SharedPlan &shared) {
     if (self.key_tile > 0) {
-        wait_for_turn(self.consumer);
-        pass_turn(self.consumer);
+        take_empty_turn(self.consumer);
     }
     wait_for_keys(self, shared);
-    release(&shared.k_barriers.empty[self.k_at.stage], self.thread);
+    release_unread(&shared.k_barriers.empty[self.k_at.slot], self.thread);
     self.k_at.advance();
     wait_for_values(self, shared);
-    release(&shared.v_barriers.empty[self.v_at.stage], self.thread);
+    release_unread(&shared.v_barriers.empty[self.v_at.slot], self.thread);
     self.v_at.advance();
     self.key_tile--;
 }
@@ -341,7 +276,7 @@ __device__ __forceinline__ void consume(Consumer &self, SharedPlan &shared, Elem
 
         // The last keys that it sees, the only ones that may lie beyond S.
         self.key_tile = tile.n_key_tiles - 1;
-        ws::mbarrier_wait(&shared.q_barriers.full[self.q_at.stage], self.q_at.parity);
+        ws::mbarrier_wait(&shared.q_barriers.full[self.q_at.slot], self.q_at.parity);
         int last_seen = self.first_query >= s ? -1 : kCausal ? (self.first_query + 63) / kBlockN : self.key_tile;
         while (self.key_tile > last_seen) {
             skip_tile(self, shared);
@@ -374,32 +309,11 @@ __device__ __forceinline__ void consume(Consumer &self, SharedPlan &shared, Elem
         wait_for_turn(self.consumer); // the one that the last consumer passed on at its end
     }
     if constexpr (!kFollow) {
-        outside = __any_sync(0xFFFFFFFFu, outside);
-        if (self.thread % 32 == 0) {
-            if (outside) {
-                atomicOr(&shared.again, 1);
-            }
-            ws::mbarrier_arrive(&shared.done);
-        }
+        report_done(&shared.done, &shared.again, outside, self.thread);
     }
-}
-
-// Whether the block must go through its tiles again.
-__device__ __forceinline__ bool must_repeat(SharedPlan &shared) {
-    ws::mbarrier_wait(&shared.done, 0);
-    return shared.again != 0;
 }
 
 // --- Kernel ------------------------------------------------------------------------------------------------------
-
-// The producer's one thread fills, and every consumer warp empties.
-template <int kCount>
-__device__ __forceinline__ void init(Barriers<kCount> &barriers) {
-    for (int i = 0; i < kCount; i++) {
-        ws::mbarrier_init(&barriers.full[i], 1);
-        ws::mbarrier_init(&barriers.empty[i], 4 * kConsumers);
-    }
-}
 
 extern "C" __global__ void __launch_bounds__(kThreads, kBlocksPerSm)
     attention_fwd(const Element *q, const Element *k, const Element *v, Element *o, int b, int h, int s, int d_runtime,
@@ -412,9 +326,9 @@ extern "C" __global__ void __launch_bounds__(kThreads, kBlocksPerSm)
         ws::tma_prefetch_map(q_map);
         ws::tma_prefetch_map(k_map);
         ws::tma_prefetch_map(v_map);
-        init(shared.q_barriers);
-        init(shared.k_barriers);
-        init(shared.v_barriers);
+        init(shared.q_barriers, kConsumers);
+        init(shared.k_barriers, kConsumers);
+        init(shared.v_barriers, kConsumers);
         ws::mbarrier_init(&shared.done, 4 * kConsumers);
         shared.again = 0;
         ws::fence_mbarrier_init();
@@ -427,7 +341,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, kBlocksPerSm)
         if (threadIdx.x == kWarpgroup * kConsumers) {
             Producer self;
             produce(self, shared, n_heads, s, q_map, k_map, v_map);
-            if (must_repeat(shared)) {
+            if (must_repeat(&shared.done, &shared.again)) {
                 produce(self, shared, n_heads, s, q_map, k_map, v_map);
             }
         }
@@ -435,7 +349,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, kBlocksPerSm)
         ws::setmaxnreg_inc<kConsumerRegisters>();
         Consumer self = make_consumer(shared, scale);
         consume<false>(self, shared, o, n_heads, s);
-        if (must_repeat(shared)) {
+        if (must_repeat(&shared.done, &shared.again)) {
             consume<true>(self, shared, o, n_heads, s);
         }
     }

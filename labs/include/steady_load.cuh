@@ -5,18 +5,12 @@
 #ifndef WS_STEADY_LOAD_CUH
 #define WS_STEADY_LOAD_CUH
 
-#include "ptx/barrier.cuh"
-#include "ptx/math.cuh"
-#include "ptx/mma.cuh"
-#include "ptx/tma.cuh"
-#include "ptx/wgmma.cuh"
-#include "score_rows.cuh"
-
 constexpr int kHeadDim = D;
 constexpr bool kCausal = CAUSAL != 0;
 constexpr bool kBf16 = BF16 != 0;
 constexpr int kConsumers = CONSUMERS;
 constexpr int kBlockM = 64 * kConsumers; // queries
+constexpr int kQueryRows = kBlockM;
 constexpr int kBlockN = BN;              // keys
 constexpr int kStages = STAGES;
 constexpr int kQueryStages = 2; // the next queries are there when a tile ends
@@ -32,14 +26,12 @@ constexpr float kSlack = 8.0f; // how far, in powers of two, a row's largest sco
 constexpr float kLargestSum = kBf16 ? 0x1p30f : 0x1p15f;
 constexpr float kSmallestSum = 0x1p-30f;
 constexpr float kMargin = kBf16 ? 0.0f : 8.0f;
-constexpr int kWarpgroup = 128;
-constexpr int kThreads = kWarpgroup * (kConsumers + 1); // consumers, then the producer
-constexpr int kSlab = 64; // elements in a 128-byte row, the width of the swizzle
-constexpr int kSlabs = kHeadDim / kSlab;
 
-static_assert(kHeadDim == 64 || kHeadDim == 128, "a head is one or two 128-byte slabs");
+#include "warpgroup_parts.cuh"
+
+constexpr int kThreads = kWarpgroup * (kConsumers + 1); // consumers, then the producer
+
 static_assert(kConsumers >= 1 && kConsumers <= 4, "more consumers leave too few registers for each");
-static_assert(kBlockN % 16 == 0 && kBlockN >= 64 && kBlockN <= 256, "keys come in steps of one product's depth");
 static_assert(kStages >= 2, "one stage would serialise copies and products");
 static_assert(kEarly % 4 == 0 && kEarly <= kBlockN / 4, "weights are packed four words at a time");
 
@@ -47,20 +39,6 @@ static_assert(kEarly % 4 == 0 && kEarly <= kBlockN / 4, "weights are packed four
 constexpr int kBlocksPerSm = BLOCKS;
 constexpr int kProducerRegisters = kConsumers <= 2 ? 40 : 32;
 constexpr int kConsumerRegisters = kConsumers == 1 ? 216 : kConsumers == 2 ? 232 : kConsumers == 3 ? 160 : 112;
-
-#if BF16
-typedef __nv_bfloat16 Element;
-#else
-typedef __half Element;
-#endif
-
-typedef Element QueryTile[kSlabs][kBlockM][kSlab]; // (slab, query, dim % 64), swizzled
-typedef Element KeyTile[kSlabs][kBlockN][kSlab];   // (slab, key, dim % 64), swizzled
-
-template <int kCount>
-struct Barriers {
-    ws::Mbarrier full[kCount], empty[kCount];
-};
 
 struct SharedPlan {
     QueryTile q[kQueryStages];
@@ -71,20 +49,7 @@ struct SharedPlan {
     ws::Mbarrier done; // when all consumers are through with the tiles
     int again;         // whether one of them found that its references must follow
 };
-static_assert(sizeof(QueryTile) % 1024 == 0 && sizeof(KeyTile) % 1024 == 0, "tiles keep the swizzle's alignment");
 static_assert(sizeof(SharedPlan) <= (2 * kBlockM + 2 * kStages * kBlockN) * kHeadDim * 2 + 256, "as in the contract");
-
-// A place in a ring of stages, and the parity of the pass.
-template <int kCount>
-struct RingPosition {
-    int stage = 0;
-    unsigned parity = 0;
-
-    __device__ __forceinline__ void advance() {
-        stage = stage + 1 == kCount ? 0 : stage + 1;
-        parity ^= stage == 0;
-    }
-};
 
 // --- Which tile of queries ---------------------------------------------------------------------------------------
 
@@ -132,25 +97,6 @@ __device__ __forceinline__ Tile tile_in_round(int round, int n_heads, int s) {
 }
 
 // --- Producer ----------------------------------------------------------------------------------------------------
-
-// Loads rows from row0 on of a head into a tile, when its last users have left it.
-template <typename SomeTile>
-__device__ __forceinline__ void load(SomeTile &tile, const ws::TensorMap &map, ws::Mbarrier *full, ws::Mbarrier *empty,
-                                     unsigned parity, int row0, int head) {
-    ws::mbarrier_wait(empty, parity ^ 1);
-    ws::mbarrier_arrive_expect_tx(full, sizeof(SomeTile));
-#pragma unroll
-    for (int slab = 0; slab < kSlabs; slab++) {
-        ws::tma_load_3d(tile[slab], map, full, slab * kSlab, row0, head);
-    }
-}
-
-template <typename SomeTile, int kCount>
-__device__ __forceinline__ void load_next(SomeTile *ring, Barriers<kCount> &barriers, RingPosition<kCount> &at,
-                                          const ws::TensorMap &map, int row0, int head) {
-    load(ring[at.stage], map, &barriers.full[at.stage], &barriers.empty[at.stage], at.parity, row0, head);
-    at.advance();
-}
 
 // Where the producer is in the rings.
 struct Producer {

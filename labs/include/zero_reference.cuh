@@ -11,7 +11,7 @@
 
 namespace ws {
 
-constexpr int kWarpgroup = 128;             // threads
+constexpr int kWarpgroup = 128; // threads
 constexpr int kRowPairs = kWarpgroup / 4;   // of a warpgroup: the 4 lanes of a quad share two rows
 
 // --- Limits ------------------------------------------------------------------------------------------------------
@@ -26,10 +26,13 @@ __device__ __forceinline__ float checked_sum(float sum) {
 // Whether a row that sees n_keys keys needs another reference. In half precision weights below 2^-14 are subnormal and
 // off by up to 2^-25 each. With a mean weight of 2^-12 that is at most 2^-13 of the output's root mean square, a tenth
 // of what the rounding of normal weights and of the output comes to. NaN is outside, too.
+//
+// The weight of a lone key is rounded, unless it is 1, and so is its output by as much. Among many rows that is nothing,
+// but it is half of what is allowed where there are few: so very short sequences are always outside.
 template <bool kBf16>
-__device__ __forceinline__ bool outside_limits(float total, int n_keys) {
+__device__ __forceinline__ bool outside_limits(float total, int n_keys, int s) {
     float smallest = kBf16 ? 0x1p-60f : n_keys * 0x1p-12f;
-    return !(total >= smallest && total < infinity());
+    return s < 8 || !(total >= smallest && total < infinity());
 }
 
 // --- Two rows of every quad, told to all parts -------------------------------------------------------------------

@@ -334,14 +334,12 @@ __device__ __forceinline__ bool add_sums(float (&total)[2], float2 sums, const P
             total[1] += of_part.y;
         }
     }
-    // The weight of a lone key is rounded, unless it is 1, and so is its output by as much. Among many rows that is
-    // nothing, but it is half of what is allowed where there are few.
-    bool outside = self.s < 8;
+    bool outside = false;
 #pragma unroll
     for (int row = 0; row < 2; row++) {
         int query = self.first_query + self.thread / 32 * 16 + self.thread % 32 / 4 + 8 * row;
         int n_keys = kCausal && query < self.s ? query + 1 : self.s;
-        outside |= ws::outside_limits<kBf16>(total[row], n_keys);
+        outside |= ws::outside_limits<kBf16>(total[row], n_keys, self.s);
     }
     return ws::named_barrier_or(kOwnBarrier + self.rank, kWarpgroup, outside);
 }
