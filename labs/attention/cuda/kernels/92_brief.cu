@@ -316,9 +316,6 @@ __device__ __forceinline__ void send_to_cluster(BlockRows &rows, const Part &sel
     }
 }
 
-constexpr unsigned kClusterBytes = (kCluster - 1) * 32 * kOwnValues * sizeof(float); // for one warp
-constexpr unsigned kRowBytes = sizeof(ws::RowInbox<kParts>);
-
 // The rows' sums over all keys. Returns whether one of the tile's is outside of the limits, the same in all parts.
 __device__ __forceinline__ bool add_sums(float (&total)[2], float2 sums, const Part &self, SharedPlan &shared,
                                          unsigned parity) {
@@ -411,24 +408,6 @@ __device__ __forceinline__ void store(const BlockRows &rows, const StorePlan &pl
 }
 
 // --- Kernel ------------------------------------------------------------------------------------------------------
-
-__device__ __forceinline__ void init_merge_barriers(SharedPlan &shared, const Part &self) {
-#pragma unroll
-    for (int warp = 0; warp < 4; warp++) {
-        ws::mbarrier_init(&shared.block_full[self.rank][warp], kSplit > 1 ? kSplit - 1 : 1);
-        ws::mbarrier_init(&shared.cluster_full[self.rank][warp], 1);
-    }
-    ws::mbarrier_init(&shared.sums_full[self.rank], 1);
-    ws::mbarrier_init(&shared.largest_full[self.rank], 1);
-#pragma unroll
-    for (int warp = 0; warp < 4; warp++) {
-        ws::mbarrier_arrive_expect_tx(&shared.cluster_full[self.rank][warp], kClusterBytes);
-    }
-    ws::mbarrier_arrive_expect_tx(&shared.sums_full[self.rank], kRowBytes);
-    ws::mbarrier_arrive_expect_tx(&shared.largest_full[self.rank], kRowBytes);
-    ws::fence_mbarrier_init();
-    ws::fence_proxy_async();
-}
 
 extern "C" __global__ void __launch_bounds__(kThreads, 1)
     attention_fwd(const Element *q, const Element *k, const Element *v, Element *o, int b, int h, int s, int d,
