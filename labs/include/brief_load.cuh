@@ -1,4 +1,4 @@
-// What 92_brief loads, and which warpgroup computes what: parts of the keys, slots, loads, prefetches. sm_90a.
+// What 92_brief loads, and which warpgroup computes what: parts of the keys, barriers, loads, prefetches. sm_90a.
 //
 // Parameters are macros, as the contract sets them: CAUSAL, BF16, SPLIT, CLUSTER, SLOTS, PIECES, APART, POLY,
 // PREFETCH.
@@ -124,9 +124,9 @@ __device__ __forceinline__ Part find_part(int s) {
     return self;
 }
 
-// --- Loads, by one thread of each warpgroup ----------------------------------------------------------------------
+// --- Barriers ----------------------------------------------------------------------------------------------------
 
-// Barriers for loads; by the thread that asks for them.
+// For loads; by the thread that asks for them.
 __device__ __forceinline__ void init_load_barriers(SharedPlan &shared, const Part &self) {
     if (self.rank == 0) {
         ws::mbarrier_init(&shared.q_full, 1);
@@ -138,6 +138,30 @@ __device__ __forceinline__ void init_load_barriers(SharedPlan &shared, const Par
     }
     ws::fence_proxy_async();
 }
+
+// For merges: what each expects in a pass.
+constexpr unsigned kClusterBytes = (kCluster - 1) * 32 * kOwnValues * sizeof(float); // for one warp
+constexpr unsigned kRowBytes = sizeof(ws::RowInbox<kParts>);
+
+__device__ __forceinline__ void init_merge_barriers(SharedPlan &shared, const Part &self) {
+#pragma unroll
+    for (int warp = 0; warp < 4; warp++) {
+        ws::mbarrier_init(&shared.block_full[self.rank][warp], kSplit > 1 ? kSplit - 1 : 1);
+        ws::mbarrier_init(&shared.cluster_full[self.rank][warp], 1);
+    }
+    ws::mbarrier_init(&shared.sums_full[self.rank], 1);
+    ws::mbarrier_init(&shared.largest_full[self.rank], 1);
+#pragma unroll
+    for (int warp = 0; warp < 4; warp++) {
+        ws::mbarrier_arrive_expect_tx(&shared.cluster_full[self.rank][warp], kClusterBytes);
+    }
+    ws::mbarrier_arrive_expect_tx(&shared.sums_full[self.rank], kRowBytes);
+    ws::mbarrier_arrive_expect_tx(&shared.largest_full[self.rank], kRowBytes);
+    ws::fence_mbarrier_init();
+    ws::fence_proxy_async();
+}
+
+// --- Loads, by one thread of each warpgroup ----------------------------------------------------------------------
 
 // A use is one filling of a slot. Barriers are told of the bytes before anything is asked for, which then takes less
 // time. That of a chunk that does not exist is told of none, so that all barriers of a slot stay in step.

@@ -57,6 +57,17 @@ __device__ __forceinline__ float rcp_approx(float x) {
     return result;
 }
 
+// --- Order -------------------------------------------------------------------------------------------------------
+
+// Has a value computed here, before what is waited for next, and not where it is used.
+__device__ __forceinline__ void compute_here(float &value) {
+    asm volatile("" : "+f"(value)::"memory");
+}
+
+__device__ __forceinline__ void compute_here(long long &value) {
+    asm volatile("" : "+l"(value)::"memory");
+}
+
 } // namespace ws
 
 #endif

@@ -316,9 +316,6 @@ __device__ __forceinline__ void send_to_cluster(BlockRows &rows, const Part &sel
     }
 }
 
-constexpr unsigned kClusterBytes = (kCluster - 1) * 32 * kOwnValues * sizeof(float); // for one warp
-constexpr unsigned kRowBytes = sizeof(ws::RowInbox<kParts>);
-
 // The rows' sums over all keys. Returns whether one of the tile's is outside of the limits, the same in all parts.
 __device__ __forceinline__ bool add_sums(float (&total)[2], float2 sums, const Part &self, SharedPlan &shared,
                                          unsigned parity) {
@@ -361,49 +358,54 @@ __device__ __forceinline__ void discard(const Part &self, SharedPlan &shared) {
 
 // --- Output ------------------------------------------------------------------------------------------------------
 
-// Divides by the totals and stores 16 bytes a lane. `o` is the tile's first row.
-__device__ __forceinline__ void store(const BlockRows &rows, const float (&total)[2], const Part &self, Element *o) {
-    constexpr int kRowPieces = kColumns / 8; // 16 bytes each; a thread has a word of every one in its two rows
+constexpr int kRowPieces = kColumns / 8; // of 16 bytes; a thread has a word of every one in its two rows
+constexpr int kStores = kOwnValues / 8;
+
+// Everything about the output but its values, computed before the last of them have come.
+struct StorePlan {
+    float factor[kStores][4]; // of each word: 1 over its row's total
+    long long at[kStores];    // in units of 16 bytes; negative for a row that does not exist
+};
+
+__device__ __forceinline__ StorePlan plan_stores(const float (&total)[2], const Part &self) {
     float inverse[2] = {ws::rcp_approx(total[0]), ws::rcp_approx(total[1])};
     int lane = self.thread % 32;
+    StorePlan plan;
 #pragma unroll
-    for (int i = 0; i < kOwnValues; i += 8) {
-        int first_piece = (self.block * kOwnValues + i) / 2;
+    for (int i = 0; i < kStores; i++) {
+        int first_piece = self.block * (kOwnValues / 2) + i * 4;
+#pragma unroll
+        for (int word = 0; word < 4; word++) {
+            plan.factor[i][word] = first_piece + word < kRowPieces ? inverse[0] : inverse[1];
+            ws::compute_here(plan.factor[i][word]);
+        }
+        int piece = first_piece + lane % 4;
+        int query = self.first_query + self.thread / 32 * 16 + lane / 4 + piece / kRowPieces * 8;
+        long long row = static_cast<long long>(self.head) * self.s + query;
+        plan.at[i] = query < self.s ? row * (kHeadDim / 8) + self.rank * kRowPieces + piece % kRowPieces : -1;
+        ws::compute_here(plan.at[i]);
+    }
+    return plan;
+}
+
+// Divides by the totals and stores 16 bytes a lane.
+__device__ __forceinline__ void store(const BlockRows &rows, const StorePlan &plan, Element *o, int lane) {
+#pragma unroll
+    for (int i = 0; i < kStores; i++) {
         unsigned words[4];
 #pragma unroll
         for (int word = 0; word < 4; word++) {
-            float factor = first_piece + word < kRowPieces ? inverse[0] : inverse[1];
-            words[word] = ws::pack<kBf16>(rows[i + 2 * word] * factor, rows[i + 2 * word + 1] * factor);
+            const float *pair = rows + i * 8 + word * 2;
+            words[word] = ws::pack<kBf16>(pair[0] * plan.factor[i][word], pair[1] * plan.factor[i][word]);
         }
         ws::transpose_quad(words, lane);
-        int piece = first_piece + lane % 4;
-        int row = self.thread / 32 * 16 + lane / 4 + piece / kRowPieces * 8;
-        if (self.first_query + row < self.s) {
-            int to = row * (kHeadDim / 8) + self.rank * kRowPieces + piece % kRowPieces;
-            reinterpret_cast<uint4 *>(o)[to] = make_uint4(words[0], words[1], words[2], words[3]);
+        if (plan.at[i] >= 0) {
+            reinterpret_cast<uint4 *>(o)[plan.at[i]] = make_uint4(words[0], words[1], words[2], words[3]);
         }
     }
 }
 
 // --- Kernel ------------------------------------------------------------------------------------------------------
-
-__device__ __forceinline__ void init_merge_barriers(SharedPlan &shared, const Part &self) {
-#pragma unroll
-    for (int warp = 0; warp < 4; warp++) {
-        ws::mbarrier_init(&shared.block_full[self.rank][warp], kSplit > 1 ? kSplit - 1 : 1);
-        ws::mbarrier_init(&shared.cluster_full[self.rank][warp], 1);
-    }
-    ws::mbarrier_init(&shared.sums_full[self.rank], 1);
-    ws::mbarrier_init(&shared.largest_full[self.rank], 1);
-#pragma unroll
-    for (int warp = 0; warp < 4; warp++) {
-        ws::mbarrier_arrive_expect_tx(&shared.cluster_full[self.rank][warp], kClusterBytes);
-    }
-    ws::mbarrier_arrive_expect_tx(&shared.sums_full[self.rank], kRowBytes);
-    ws::mbarrier_arrive_expect_tx(&shared.largest_full[self.rank], kRowBytes);
-    ws::fence_mbarrier_init();
-    ws::fence_proxy_async();
-}
 
 extern "C" __global__ void __launch_bounds__(kThreads, 1)
     attention_fwd(const Element *q, const Element *k, const Element *v, Element *o, int b, int h, int s, int d,
@@ -472,6 +474,11 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
         find_references(self, shared, k_map, v_map);
         parity = 1;
     }
+    StorePlan plan = plan_stores(total, self);
+#pragma unroll
+    for (int i = 0; i < kOwnValues; i++) {
+        ws::compute_here(rows[i]);
+    }
     if constexpr (kCluster > 1) {
         ws::mbarrier_wait(&shared.cluster_full[self.rank][self.warp], parity);
 #pragma unroll
@@ -479,5 +486,5 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
             ws::add_packet(rows, shared.from_cluster[self.rank].from[i - 1], self.thread);
         }
     }
-    store(rows, total, self, o + (static_cast<long long>(self.head) * s + self.first_query) * kHeadDim);
+    store(rows, plan, o, self.thread % 32);
 }
