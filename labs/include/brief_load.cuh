@@ -1,7 +1,6 @@
 // What 92_brief loads, and which warpgroup computes what: parts of the keys, barriers, loads, prefetches. sm_90a.
 //
-// Parameters are macros, as the contract sets them: CAUSAL, BF16, SPLIT, CLUSTER, SLOTS, PIECES, APART, POLY,
-// PREFETCH.
+// Parameters are macros, as the contract sets them: CAUSAL, BF16, SPLIT, CLUSTER, SLOTS, PIECES, PREFETCH.
 #ifndef WS_BRIEF_LOAD_CUH
 #define WS_BRIEF_LOAD_CUH
 
@@ -24,10 +23,7 @@ constexpr int kSplit = SPLIT;         // warpgroups of a block that share its qu
 constexpr int kCluster = CLUSTER;     // blocks that share them
 constexpr int kSlots = SLOTS;         // steps of each part that lie in shared memory at once
 constexpr int kPieces = PIECES;       // in which a chunk's weights meet V
-constexpr bool kApart = APART != 0;   // the columns of each warpgroup are products of their own
-constexpr int kPoly = POLY;           // of 8 exponentials are computed by a polynomial, where nothing is masked
-enum { kNoPrefetch, kBulkPrefetch, kLinePrefetch };
-constexpr int kPrefetch = PREFETCH;   // whether and how the second-level cache is told of the loads
+constexpr bool kPrefetch = PREFETCH != 0; // whether the second-level cache is told of the loads
 
 constexpr int kWarpgroup = ws::kWarpgroup;
 constexpr int kThreads = kWarpgroup * kSplit;
@@ -36,7 +32,6 @@ constexpr int kColumns = kHeadDim / kSplit;          // of the output, that a wa
 constexpr int kTileValues = kTileM * kHeadDim / kWarpgroup;
 constexpr int kBlockValues = kTileValues / kSplit;   // of a thread, after the merge in the block
 constexpr int kOwnValues = kTileValues / kParts;     // and in the cluster
-constexpr int kProducts = kApart ? kSplit : 1;       // that make up the output
 
 static_assert(kSplit == 1 || kSplit == 2, "more warpgroups leave too few registers for two chunks");
 static_assert(kParts == 1 || kParts == 2 || kParts == 4, "a thread's share is stored 16 bytes a lane");
@@ -233,30 +228,8 @@ __device__ __forceinline__ const char *row_of(const Element *tensor, const Part 
     return reinterpret_cast<const char *>(tensor + (static_cast<long long>(self.head) * self.s + row) * kHeadDim);
 }
 
-// By one thread. Rows beyond the last do not exist.
-__device__ __forceinline__ void prefetch_rows(const Element *tensor, const Part &self, int first_row, int n_rows) {
-    n_rows = min(n_rows, self.s - first_row);
-    if (n_rows > 0) {
-        ws::bulk_prefetch_l2(row_of(tensor, self, first_row), n_rows * kHeadDim * sizeof(Element));
-    }
-}
-
-__device__ __forceinline__ void prefetch_bulk(const Part &self, const Element *q, const Element *k, const Element *v) {
-    constexpr int kQueryShare = kTileM / kParts;
-    prefetch_rows(q, self, self.first_query + self.part * kQueryShare, kQueryShare);
-    int n_tiles = gridDim.y / kCluster;
-    int share = (kBlockN + n_tiles - 1) / n_tiles;
-    int first = blockIdx.y / kCluster * share;
-#pragma unroll
-    for (int i = 0; i < 2 * kStepChunks; i++) {
-        if (first < kBlockN) {
-            prefetch_rows(i < kStepChunks ? k : v, self, chunk_of(self, i % kStepChunks) * kBlockN + first, share);
-        }
-    }
-}
-
 // Half a line a thread, the unit in which the second-level cache is filled, by the warps that do not load.
-__device__ __forceinline__ void prefetch_lines(const Part &self, const Element *q, const Element *k, const Element *v) {
+__device__ __forceinline__ void prefetch(const Part &self, const Element *q, const Element *k, const Element *v) {
     constexpr int kHelpers = kWarpgroup - 32;
     constexpr int kHalf = kHeadDim * sizeof(Element) / 2;
     constexpr int kStepHalves = 2 * kStepChunks * kBlockN;

@@ -3,9 +3,11 @@
 # The name of a variant, what is changed in which rung, and for which length and mask.
 STEADY = {"rung": "80_steady", "d": 64, "s": 512, "causal": 0}
 WIDE = {"rung": "85_steady_wide", "d": 128, "s": 512, "causal": 0}
+SPLIT = {"rung": "90_split", "d": 64, "s": 512, "causal": 0}
+BRIEF = {"rung": "92_brief", "d": 64, "s": 512, "causal": 0}
 SMALL = {"rung": "60_small", "d": 64, "s": 512, "causal": 0}
 
-RELEASE_KEYS = "    release(&shared.k_barriers.empty[self.k_at.stage], self.thread);\n"
+RELEASE_KEYS = "    release(&shared.k_barriers.empty[self.k_at.slot], self.thread);\n"
 WAIT_FOR_SCORES = "    ws::wgmma_wait<kPending>();\n    ws::wgmma_fence_operand(self.scores);\n"
 FINISH_BEFORE = "    if (kBefore) {\n        finish_output(self, shared);\n    }\n"
 PACK_FIRST = "    pack_weights<0, kFirst>(self.weights, self.scores);\n"
@@ -15,12 +17,12 @@ VARIANTS = [
     {
         **STEADY,
         "what": "no wait for K",
-        "change": ("ws::mbarrier_wait(&shared.k_barriers.full[self.k_at.stage], self.k_at.parity);", ""),
+        "change": ("ws::mbarrier_wait(&shared.k_barriers.full[self.k_at.slot], self.k_at.parity);", ""),
     },
     {
         **WIDE,
         "what": "no wait for V",
-        "change": ("ws::mbarrier_wait(&shared.v_barriers.full[self.v_at.stage], self.v_at.parity);", ""),
+        "change": ("ws::mbarrier_wait(&shared.v_barriers.full[self.v_at.slot], self.v_at.parity);", ""),
     },
     {
         **STEADY,
@@ -53,14 +55,13 @@ VARIANTS = [
     {
         **STEADY,
         "what": "fewer bytes promised than copied",
-        "change": ("ws::mbarrier_arrive_expect_tx(full, sizeof(SomeTile));",
-                   "ws::mbarrier_arrive_expect_tx(full, sizeof(SomeTile) - 128);"),
+        "change": ("ws::mbarrier_arrive_expect_tx(&barriers.full[at.slot], sizeof(SomeTile));",
+                   "ws::mbarrier_arrive_expect_tx(&barriers.full[at.slot], sizeof(SomeTile) - 128);"),
     },
     {
         **STEADY,
         "what": "a consumer that skips a tile keeps its turn",
-        "change": ("        wait_for_turn(self.consumer);\n        pass_turn(self.consumer);\n",
-                   "        wait_for_turn(self.consumer);\n"),
+        "change": ("        take_empty_turn(self.consumer);\n", "        wait_for_turn(self.consumer);\n"),
         "causal": 1,
     },
     {
@@ -86,5 +87,33 @@ VARIANTS = [
         **SMALL,
         "what": "no wait for what the other blocks send",
         "change": ("        mbarrier_wait(full, 0);\n", ""),
+    },
+    {
+        **SPLIT,
+        "what": "parts are added before they have been written",
+        "change": ("    ws::mbarrier_wait(&shared.written[self.tile], self.exchange_parity);\n", ""),
+    },
+    {
+        **SPLIT,
+        "what": "sums outside of the limits are not noticed",
+        "change": ("        outside |= is_outside(self, total, row, s);\n", ""),
+        "inputs": "large",
+    },
+    {
+        **SPLIT,
+        "what": "a part of the keys is left out",
+        "change": ("for (int part = 0; part < kSplit; part++) {\n            total +=",
+                   "for (int part = 1; part < kSplit; part++) {\n            total +="),
+    },
+    {
+        **BRIEF,
+        "what": "sums outside of the limits are not noticed",
+        "change": ("ws::outside_limits<kBf16>(total[row], n_keys, self.s)", "false"),
+        "inputs": "large",
+    },
+    {
+        **BRIEF,
+        "what": "no wait for what the other blocks send",
+        "change": ("        ws::mbarrier_wait(&shared.cluster_full[self.rank][self.warp], parity);\n", ""),
     },
 ]

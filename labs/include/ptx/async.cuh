@@ -40,11 +40,6 @@ __device__ __forceinline__ void prefetch_l2(const void *source) {
     asm volatile("prefetch.global.L2 [%0];" ::"l"(source));
 }
 
-// Likewise `bytes`, by the copy engine; both are multiples of 16. sm_90.
-__device__ __forceinline__ void bulk_prefetch_l2(const void *source, unsigned bytes) {
-    asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(source), "r"(bytes));
-}
-
 } // namespace ws
 
 #endif

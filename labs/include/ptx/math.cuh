@@ -38,18 +38,6 @@ __device__ __forceinline__ float exp2_polynomial(float x) {
     return __int_as_float(__float_as_int(power) + (__float_as_int(shifted) << 23));
 }
 
-// The same for x = score * scale - reference with x from -126 to 126, and outside of that the nearest of the two. The
-// limits cost nothing: they are those of a saturated multiplication and addition, 0 and 1.
-__device__ __forceinline__ float exp2_polynomial_within(float score, float scale, float reference) {
-    constexpr float kSpan = 252.0f;
-    constexpr float kRound = 12582912.0f - kSpan / 2; // as above, for a number that is kSpan / 2 too large
-    float within = __saturatef(fmaf(score, scale / kSpan, 0.5f - reference / kSpan));
-    float shifted = fmaf(within, kSpan, kRound);
-    float f = fmaf(within, kSpan, kRound - shifted);
-    float power = ((0.0551716691f * f + 0.242611122f) * f + 0.693260985f) * f + 0.999928074f;
-    return __int_as_float(__float_as_int(power) + (__float_as_int(shifted) << 23));
-}
-
 // 1 / x, within 1 unit in the last place.
 __device__ __forceinline__ float rcp_approx(float x) {
     float result;

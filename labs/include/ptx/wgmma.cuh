@@ -34,8 +34,7 @@ __device__ __forceinline__ Descriptor descriptor_k_major(const void *tile) {
 }
 
 // N-major: a row is one k and runs along n. The stride offset goes to the next 8 of k, the leading one to the next
-// 64 of n, which are another tile of 128-byte rows. The next 16 of k are 2048 bytes further. A product of fewer than
-// 64 of n may begin within a row, at a multiple of 16 bytes.
+// 64 of n, which are another tile of 128-byte rows. The next 16 of k are 2048 bytes further.
 __device__ __forceinline__ Descriptor descriptor_n_major(const void *tile, unsigned bytes_to_next_64) {
     return make_descriptor(shared_address(tile), bytes_to_next_64, 1024);
 }
@@ -150,10 +149,8 @@ __device__ __forceinline__ void transpose_quad(unsigned (&words)[4], int lane) {
 #define WS_P14 "%112, %113, %114, %115, %116, %117, %118, %119"
 #define WS_P15 "%120, %121, %122, %123, %124, %125, %126, %127"
 
-#define WS_D_16 WS_D8(0), WS_D8(8)
-#define WS_P_16 WS_P0 ", " WS_P1
-#define WS_D_32 WS_D_16, WS_D8(16), WS_D8(24)
-#define WS_P_32 WS_P_16 ", " WS_P2 ", " WS_P3
+#define WS_D_32 WS_D8(0), WS_D8(8), WS_D8(16), WS_D8(24)
+#define WS_P_32 WS_P0 ", " WS_P1 ", " WS_P2 ", " WS_P3
 #define WS_D_40 WS_D_32, WS_D8(32)
 #define WS_P_40 WS_P_32 ", " WS_P4
 #define WS_D_48 WS_D_40, WS_D8(40)
@@ -213,7 +210,6 @@ __device__ __forceinline__ void transpose_quad(unsigned (&words)[4], int lane) {
         }                                                                                                              \
     }
 
-WS_DEFINE_WGMMA(32, 16, 16, 17, 18, 19, 20, 21, 22)
 WS_DEFINE_WGMMA(64, 32, 32, 33, 34, 35, 36, 37, 38)
 WS_DEFINE_WGMMA(80, 40, 40, 41, 42, 43, 44, 45, 46)
 WS_DEFINE_WGMMA(96, 48, 48, 49, 50, 51, 52, 53, 54)
@@ -257,8 +253,6 @@ WS_DEFINE_WGMMA(256, 128, 128, 129, 130, 131, 132, 133, 134)
 #undef WS_P_40
 #undef WS_D_32
 #undef WS_P_32
-#undef WS_D_16
-#undef WS_P_16
 #undef WS_P0
 #undef WS_P1
 #undef WS_P2

@@ -5,8 +5,8 @@
 // Changed since 60_small: weights are relative to 0, so there is no maximum, and merging is addition. Where a row's sum
 // shows that 0 was no good reference, all parts of its tile find the largest scores together and go through their keys
 // again. A warpgroup takes its keys in two chunks: the exponentials of one run beside the scores of the other, its
-// output beside the exponentials of the other. What leaves for another warpgroup is multiplied first and is on its way
-// while the rest is multiplied. The sums leave before the output is there. Every warpgroup asks for its own keys.
+// output beside the exponentials of the other. The sums leave before the output is there. Every warpgroup asks for its
+// own keys.
 #include "brief_load.cuh"
 #include "ptx/math.cuh"
 #include "score_rows.cuh"
@@ -14,13 +14,8 @@
 // --- Products ----------------------------------------------------------------------------------------------------
 
 typedef float Scores[kBlockN / 2]; // of one thread: 2 rows (queries g and g + 8), keys 8 j + 2 t + {0, 1}
-typedef float Output[kProducts][kTileValues / kProducts]; // likewise, along the head; see columns_of
-typedef unsigned Weights[kBlockN / 16 / kPieces][4];      // a piece's weights as 16-bit pairs, for the second product
-
-// Whose columns product i computes. A warpgroup's own come first here, and last in time.
-__device__ __forceinline__ int columns_of(int rank, int i) {
-    return (rank + i) % kSplit;
-}
+typedef float Output[kTileValues]; // likewise, along the head
+typedef unsigned Weights[kBlockN / 16 / kPieces][4]; // a piece's weights as 16-bit pairs, for the second product
 
 // scores = Q Kᵀ, both K-major; not waited for.
 __device__ __forceinline__ void multiply_qk(Scores &scores, ws::Descriptor q, ws::Descriptor k) {
@@ -34,20 +29,15 @@ __device__ __forceinline__ void multiply_qk(Scores &scores, ws::Descriptor q, ws
     ws::wgmma_commit();
 }
 
-// output += weights V, V N-major; not waited for. Each product is a group of its own.
-__device__ __forceinline__ void multiply_pv(Output &output, Weights &weights, ws::Descriptor v, int rank) {
+// output += weights V, V N-major; not waited for.
+__device__ __forceinline__ void multiply_pv(Output &output, Weights &weights, ws::Descriptor v) {
     ws::wgmma_fence_operand(weights);
     ws::wgmma_fence();
 #pragma unroll
-    for (int i = kProducts - 1; i >= 0; i--) {
-        unsigned column_bytes = kApart ? columns_of(rank, i) * (kColumns * 2) : 0;
-#pragma unroll
-        for (int step = 0; step < kBlockN / 16 / kPieces; step++) {
-            ws::wgmma_rs<kBf16, true>(output[i], weights[step],
-                                      ws::descriptor_advance(v, step * 2048 + column_bytes), 1);
-        }
-        ws::wgmma_commit();
+    for (int step = 0; step < kBlockN / 16 / kPieces; step++) {
+        ws::wgmma_rs<kBf16, true>(output, weights[step], ws::descriptor_advance(v, step * 2048), 1);
     }
+    ws::wgmma_commit();
 }
 
 // --- Chunks ------------------------------------------------------------------------------------------------------
@@ -62,9 +52,7 @@ __device__ __forceinline__ void mask_chunk(const Part &self, Scores &scores, int
     }
 }
 
-// The weights of a piece of a chunk, and their sums. kByPolynomial of 8 do without the special function unit, for which
-// all wait; they are never 0, as a masked one must be.
-template <int kByPolynomial>
+// The weights of a piece of a chunk, and their sums.
 __device__ __forceinline__ void weigh(Weights &weights, Part &self, const Scores &scores, int piece) {
     constexpr int kPairs = kBlockN / 4 / kPieces;
     float sum[2][2] = {{0.0f, 0.0f}, {0.0f, 0.0f}}; // two chains a row
@@ -76,9 +64,7 @@ __device__ __forceinline__ void weigh(Weights &weights, Part &self, const Scores
         for (int c = 0; c < 2; c++) {
             float score = scores[2 * (piece * kPairs + i) + c];
             // In its place: else the compiler puts the wait for V before it.
-            weight[c] = (2 * i + c) % 8 < kByPolynomial
-                            ? ws::exp2_polynomial_within(score, self.scale, self.reference[row])
-                            : ws::exp2_approx_here(score * self.scale - self.reference[row]);
+            weight[c] = ws::exp2_approx_here(score * self.scale - self.reference[row]);
             sum[row][c] += weight[c];
         }
         weights[i / 4][i % 4] = ws::pack<kBf16>(weight[0], weight[1]);
@@ -107,7 +93,7 @@ __device__ __forceinline__ void add_step(Part &self, SharedPlan &shared, Output 
         if (c == 0) {
             ws::wgmma_wait<kCount - 1>();
         } else {
-            ws::wgmma_wait<kPieces * kProducts>();
+            ws::wgmma_wait<kPieces>();
         }
         ws::wgmma_fence_operand(scores[c]);
         if (c == kCount - 1) {
@@ -115,35 +101,24 @@ __device__ __forceinline__ void add_step(Part &self, SharedPlan &shared, Output 
         }
 #pragma unroll
         for (int piece = 0; piece < kPieces; piece++) {
-            if (c < kCount - 1) {
-                weigh<kPoly>(weights[c][piece], self, scores[c], piece);
-            } else {
-                weigh<0>(weights[c][piece], self, scores[c], piece);
-            }
+            weigh(weights[c][piece], self, scores[c], piece);
             if (piece == 0) {
                 ws::mbarrier_wait(&shared.v_full[self.rank][slot][c], parity);
             }
             unsigned at = (slot * kStepChunks + c) * sizeof(Tile) + piece * (sizeof(Tile) / kPieces);
-            multiply_pv(output, weights[c][piece], ws::descriptor_advance(self.v, at), self.rank);
+            multiply_pv(output, weights[c][piece], ws::descriptor_advance(self.v, at));
         }
     }
 }
 
-// Waits for the products but the last kPending, the warpgroup's own.
-template <int kPending>
 __device__ __forceinline__ void finish_products(Output &output, Weights (&weights)[kStepChunks][kPieces]) {
-    ws::wgmma_wait<kPending>();
+    ws::wgmma_wait<0>();
+    ws::wgmma_fence_operand(output);
 #pragma unroll
-    for (int i = kPending; i < kProducts; i++) {
-        ws::wgmma_fence_operand(output[i]);
-    }
-    if (kPending == 0) {
+    for (int c = 0; c < kStepChunks; c++) {
 #pragma unroll
-        for (int c = 0; c < kStepChunks; c++) {
-#pragma unroll
-            for (int piece = 0; piece < kPieces; piece++) {
-                ws::wgmma_fence_operand(weights[c][piece]);
-            }
+        for (int piece = 0; piece < kPieces; piece++) {
+            ws::wgmma_fence_operand(weights[c][piece]);
         }
     }
 }
@@ -153,13 +128,10 @@ __device__ __forceinline__ void add_all(Part &self, SharedPlan &shared, Output &
                                         Weights (&weights)[kStepChunks][kPieces], const ws::TensorMap &k_map,
                                         const ws::TensorMap &v_map) {
 #pragma unroll
-    for (int i = 0; i < kProducts; i++) {
-#pragma unroll
-        for (int value = 0; value < kTileValues / kProducts; value++) {
-            output[i][value] = 0.0f;
-        }
-        ws::wgmma_fence_operand(output[i]);
+    for (int i = 0; i < kTileValues; i++) {
+        output[i] = 0.0f;
     }
+    ws::wgmma_fence_operand(output);
     self.sum[0] = self.sum[1] = 0.0f;
     int n_steps = steps(self);
     ws::mbarrier_wait(&shared.q_full, 0);
@@ -174,7 +146,7 @@ __device__ __forceinline__ void add_all(Part &self, SharedPlan &shared, Output &
         if (__builtin_expect(++step == n_steps, 1)) {
             break;
         }
-        finish_products<0>(output, weights);
+        finish_products(output, weights);
         int refilled = step - 1 + kSlots;
         if (refilled < n_steps) {
             load_again(self, [&] {
@@ -262,37 +234,25 @@ __device__ __forceinline__ float2 sum_rows(const Part &self) {
     return make_float2(sum[0], sum[1]);
 }
 
-// A thread's values of the columns of warpgroup columns_of(rank, i).
-__device__ __forceinline__ float *share(Output &output, int i) {
-    return kApart ? output[i % kProducts] : output[0] + i * kBlockValues;
-}
-
-// Finishes the products and adds up what the block's warpgroups have, each its own columns, in share 0.
+// Finishes the products and adds up what the block's warpgroups have, each its own columns, which come first then.
 __device__ __forceinline__ void merge_in_block(const Part &self, SharedPlan &shared, Output &output,
                                                Weights (&weights)[kStepChunks][kPieces], unsigned parity) {
+    finish_products(output, weights);
     if constexpr (kSplit > 1) {
-        finish_products<kApart ? 1 : 0>(output, weights);
-        if constexpr (!kApart) {
-            ws::rotate_parts<kSplit>(output[0], self.rank);
-        }
+        ws::rotate_parts<kSplit>(output, self.rank);
 #pragma unroll
         for (int i = 1; i < kSplit; i++) {
-            int to = columns_of(self.rank, i);
-            ws::write_packet(shared.from_block[to].from[i - 1], share(output, i), self.thread);
+            int to = (self.rank + i) % kSplit;
+            ws::write_packet(shared.from_block[to].from[i - 1], output + i * kBlockValues, self.thread);
             __syncwarp();
             if (self.thread % 32 == 0) {
                 ws::mbarrier_arrive(&shared.block_full[to][self.warp]);
             }
         }
-    }
-    if constexpr (kApart || kSplit == 1) {
-        finish_products<0>(output, weights);
-    }
-    if constexpr (kSplit > 1) {
         ws::mbarrier_wait(&shared.block_full[self.rank][self.warp], parity);
 #pragma unroll
         for (int i = 1; i < kSplit; i++) {
-            ws::add_packet(share(output, 0), shared.from_block[self.rank].from[i - 1], self.thread);
+            ws::add_packet(output, shared.from_block[self.rank].from[i - 1], self.thread);
         }
     }
 }
@@ -301,10 +261,9 @@ typedef float BlockRows[kBlockValues]; // the values of the thread's first row, 
 
 // Sends all but its own values to the blocks that store them; its own come first then.
 __device__ __forceinline__ void send_to_cluster(BlockRows &rows, const Part &self, SharedPlan &shared, Output &output) {
-    const float *values = share(output, 0);
 #pragma unroll
     for (int i = 0; i < kBlockValues; i++) {
-        rows[i / 2 % 2 * (kBlockValues / 2) + i / 4 * 2 + i % 2] = values[i];
+        rows[i / 2 % 2 * (kBlockValues / 2) + i / 4 * 2 + i % 2] = output[i];
     }
     if constexpr (kCluster > 1) {
         ws::rotate_parts<kCluster>(rows, self.block);
@@ -427,8 +386,8 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
             ask_for_first(shared, self, k_map, v_map);
         }
     } else {
-        if (kPrefetch == kLinePrefetch) {
-            prefetch_lines(self, q, k, v);
+        if (kPrefetch) {
+            prefetch(self, q, k, v);
         }
         if (self.warp == 1 && self.rank == 0 && ws::elect_one()) {
             ws::tma_prefetch_map(q_map);
@@ -436,8 +395,6 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
             ws::tma_prefetch_map(v_map);
         } else if (self.warp == 2 && ws::elect_one()) {
             init_merge_barriers(shared, self);
-        } else if (kPrefetch == kBulkPrefetch && self.warp == 3 && ws::elect_one()) {
-            prefetch_bulk(self, q, k, v);
         }
     }
     __syncwarp();

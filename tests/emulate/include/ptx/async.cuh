@@ -24,6 +24,9 @@ inline void cp_async_wait() {
     emu::copy_16_wait(kPending);
 }
 
+// Caches are not emulated.
+inline void prefetch_l2(const void *) {}
+
 } // namespace ws
 
 #include "plain/async.cuh"

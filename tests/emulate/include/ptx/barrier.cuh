@@ -2,6 +2,9 @@
 #ifndef WS_PTX_BARRIER_CUH
 #define WS_PTX_BARRIER_CUH
 
+#include <map>
+#include <tuple>
+
 #include "emulate.h"
 
 namespace ws {
@@ -58,6 +61,27 @@ inline void named_barrier_sync(int id, int n_threads, emu::Location at = emu::Lo
 
 inline void named_barrier_arrive(int id, int n_threads, emu::Location at = emu::Location::current()) {
     emu::named_barrier(id, n_threads, false, at);
+}
+
+// What the threads of a generation of a barrier said, until the last has read it.
+struct Votes {
+    bool any = false;
+    int n_read = 0;
+};
+inline std::map<std::tuple<const void *, int, unsigned long long>, Votes> votes_of;
+
+inline bool named_barrier_or(int id, int n_threads, bool yes, emu::Location at = emu::Location::current()) {
+    emu::Block &block = emu::this_block();
+    auto key = std::make_tuple(static_cast<const void *>(&block), id,
+                               static_cast<unsigned long long>(block.named[id].generation));
+    votes_of[key].any |= yes;
+    emu::named_barrier(id, n_threads, true, at);
+    Votes &votes = votes_of[key];
+    bool any = votes.any;
+    if (++votes.n_read == n_threads) {
+        votes_of.erase(key);
+    }
+    return any;
 }
 
 // --- Fences: memory is seen in order here ------------------------------------------------------------------------
