@@ -141,7 +141,7 @@ constexpr unsigned kRowBytes = sizeof(ws::RowInbox<kParts>);
 __device__ __forceinline__ void init_merge_barriers(SharedPlan &shared, const Part &self) {
 #pragma unroll
     for (int warp = 0; warp < 4; warp++) {
-        ws::mbarrier_init(&shared.block_full[self.rank][warp], kSplit > 1 ? kSplit - 1 : 1);
+        ws::mbarrier_init(&shared.block_full[self.rank][warp], kSplit > 1 ? 32 * (kSplit - 1) : 1);
         ws::mbarrier_init(&shared.cluster_full[self.rank][warp], 1);
     }
     ws::mbarrier_init(&shared.sums_full[self.rank], 1);

@@ -171,14 +171,14 @@ __device__ __forceinline__ void begin_exchange(Consumer &self, SharedPlan &share
     ws::mbarrier_wait(&shared.read[self.tile], self.exchange_parity ^ 1);
 }
 
-// Waits until every part has written. One arrival a warp: those of single threads are taken one after the other.
+// Waits until every part has written. Every thread arrives: racecheck does not follow one arrival for a warp.
 __device__ __forceinline__ void meet(Consumer &self, SharedPlan &shared) {
-    release_unread(&shared.written[self.tile], self.thread);
+    ws::mbarrier_arrive(&shared.written[self.tile]);
     ws::mbarrier_wait(&shared.written[self.tile], self.exchange_parity);
 }
 
 __device__ __forceinline__ void end_exchange(Consumer &self, SharedPlan &shared) {
-    release_unread(&shared.read[self.tile], self.thread);
+    ws::mbarrier_arrive(&shared.read[self.tile]);
     self.exchange_parity ^= 1;
 }
 
@@ -455,8 +455,8 @@ __device__ __forceinline__ void init_part(SharedPlan &shared, int part) {
 
 __device__ __forceinline__ void init_exchange(SharedPlan &shared) {
     for (int tile = 0; tile < kTiles; tile++) {
-        ws::mbarrier_init(&shared.written[tile], 4 * kSplit);
-        ws::mbarrier_init(&shared.read[tile], 4 * kSplit);
+        ws::mbarrier_init(&shared.written[tile], kSplit * kWarpgroup);
+        ws::mbarrier_init(&shared.read[tile], kSplit * kWarpgroup);
     }
     ws::mbarrier_init(&shared.done, 4 * kConsumers);
     shared.again = 0;

@@ -149,7 +149,7 @@ __device__ __forceinline__ void load_ahead(Producer &self, SharedPlan &shared, c
         if (loads_queries(self, tile)) {
             ask(shared.q[tile][0], &shared.q_barriers[tile].full[0], q_map, group.first_query + tile * kTileM, group.head);
         }
-        if (tile == 0 && first >= 0) { // needed before another tile's queries
+        if (tile == 0 && first >= 0) { // before another tile's queries: the copy engine takes one after the other
             ask(shared.k[part][0], &shared.k_barriers[part].full[0], k_map, first * kBlockN, group.head);
         }
     }
@@ -184,7 +184,7 @@ __device__ __forceinline__ void produce(Producer &self, SharedPlan &shared, int 
                 if (loads_queries(self, tile)) {
                     RingPosition<1> q_at = self.q_at;
                     load_next(shared.q[tile], shared.q_barriers[tile], q_at, q_map, group.first_query + tile * kTileM,
-                         group.head);
+                              group.head);
                 }
             }
             self.q_at.advance();
@@ -192,8 +192,9 @@ __device__ __forceinline__ void produce(Producer &self, SharedPlan &shared, int 
         int n_ahead = ahead ? self.n_ahead : 0;
         for (int pass = 0; pass < kPasses; pass++) {
             for (int chunk = group.n_chunks - 1 - self.part - n_ahead * kSplit; chunk >= 0; chunk -= kSplit) {
-                load_next(shared.k[self.part], shared.k_barriers[self.part], self.k_at, k_map, chunk * kBlockN, group.head);
-                load_next(shared.v[self.part], shared.v_barriers[self.part], self.v_at, v_map, chunk * kBlockN, group.head);
+                int key = chunk * kBlockN;
+                load_next(shared.k[self.part], shared.k_barriers[self.part], self.k_at, k_map, key, group.head);
+                load_next(shared.v[self.part], shared.v_barriers[self.part], self.v_at, v_map, key, group.head);
             }
         }
     }

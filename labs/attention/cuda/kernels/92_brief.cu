@@ -244,10 +244,8 @@ __device__ __forceinline__ void merge_in_block(const Part &self, SharedPlan &sha
         for (int i = 1; i < kSplit; i++) {
             int to = (self.rank + i) % kSplit;
             ws::write_packet(shared.from_block[to].from[i - 1], output + i * kBlockValues, self.thread);
-            __syncwarp();
-            if (self.thread % 32 == 0) {
-                ws::mbarrier_arrive(&shared.block_full[to][self.warp]);
-            }
+            // Every thread: racecheck does not follow one arrival for a warp.
+            ws::mbarrier_arrive(&shared.block_full[to][self.warp]);
         }
         ws::mbarrier_wait(&shared.block_full[self.rank][self.warp], parity);
 #pragma unroll
