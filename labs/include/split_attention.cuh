@@ -227,6 +227,8 @@ __device__ __forceinline__ void attend(Consumer &self, SharedPlan &shared, const
         }
         start_output(self, shared);
         finish_output(self, shared);
+    } else if (kSplit > 1) {
+        __syncwarp(); // the part may be without chunks, and some lanes still wait for the queries, released next
     }
     if (kTurns) {
         for (; n_turns > 0; n_turns--) {
