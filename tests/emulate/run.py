@@ -233,7 +233,8 @@ def check_broken(arguments, machine, lab):
 
     def attempt(variant):
         one = contracts.load_contract(variant["rung"])
-        axes = {"B": 1, "H": variant.get("h", 2), "S": variant["s"], "D": variant["d"], "CAUSAL": variant["causal"], "BF16": 1}
+        axes = {"B": 1, "H": variant.get("h", 2), "S": variant["s"], "D": variant["d"], "CAUSAL": variant["causal"],
+                "BF16": 1}
         case = {"axes": axes, "sms": 1, "inputs": variant.get("inputs", "normal"),
                 "independent_lanes": variant.get("independent_lanes", False), "first_seed": 1, "n_seeds": 4}
         config = {**contracts.default_config(one), **variant.get("config", {})}
