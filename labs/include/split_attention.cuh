@@ -1,9 +1,9 @@
 // The computation of 90_split and 95_split_wide: the merge of parts, a tile, and the kernel. sm_90a.
 //
-// Weights are powers of two of the scores themselves, relative to 0: any reference gives the same quotient, as long as no
-// weight overflows or vanishes. So there is no maximum, and parts of a row are merged by adding them. Each thread looks at
-// its sums, and a block that saw one outside of the limits goes through its tiles again, with the rows' largest scores as
-// references.
+// Weights are powers of two of the scores themselves, relative to 0: any reference gives the same quotient, as long as
+// no weight overflows or vanishes. So there is no maximum, and parts of a row are merged by adding them. Each thread
+// looks at its sums, and a block that saw one outside of the limits goes through its tiles again, with the rows'
+// largest scores as references.
 #ifndef WS_SPLIT_ATTENTION_CUH
 #define WS_SPLIT_ATTENTION_CUH
 
@@ -49,7 +49,8 @@ __device__ __forceinline__ float value_at(const Output &output, int i) {
     return output[i % kRowValues / 2 * 4 + i / kRowValues * 2 + i % 2];
 }
 
-// Divides by the sums and stores 16 bytes a lane, 64 a row. `part` counts shares of a thread's values; `o` is the tile's.
+// Divides by the sums and stores 16 bytes a lane, 64 a row. `part` counts shares of a thread's values; `o` is the
+// tile's.
 __device__ __forceinline__ void store_share(const float (&values)[kShare], const float (&inverse)[2], int part,
                                             Element *o, int n_queries, int thread) {
     int lane = thread % 32;
@@ -80,7 +81,7 @@ __device__ __forceinline__ bool is_outside(const Consumer &self, float total, in
 
 // Adds up the parts' output and stores this part's share. Returns whether a sum was outside of the limits.
 __device__ __forceinline__ bool merge_and_store(Consumer &self, SharedPlan &shared, Element *o, int s) {
-    self.thread = computed_anew(self.thread);
+    self.thread = ws::computed_anew(self.thread);
     float sum[2];
     bool outside = false;
 #pragma unroll
@@ -254,14 +255,15 @@ __device__ __forceinline__ Consumer make_consumer(SharedPlan &shared, float scal
 }
 
 // The block's tiles of queries. `again`: with the largest scores as references.
-__device__ __forceinline__ void consume(Consumer &self, SharedPlan &shared, Element *o, int n_heads, int s, bool again) {
+__device__ __forceinline__ void consume(Consumer &self, SharedPlan &shared, Element *o, int n_heads, int s,
+                                        bool again) {
     if (self.consumer == kConsumers - 1) {
         pass_turn(self.consumer); // the first one's first turn
     }
     bool outside = false;
     int n_items = n_heads * items_per_head(s);
     for (int round = 0; item_in_round(round) < n_items; round++) {
-        Group group = group_of(item_in_round(round), round, n_heads, computed_anew(s));
+        Group group = group_of(item_in_round(round), round, n_heads, ws::computed_anew(s));
         if (group.n_chunks == 0) {
             continue;
         }

@@ -124,8 +124,8 @@ __device__ __forceinline__ bool loads_queries(const Producer &self, int tile) {
     return self.part == tile % kSplit;
 }
 
-// What fits into the empty rings, before anything else happens: all barriers are told first, which keeps the loads close
-// together.
+// What fits into the empty rings, before anything else happens: all barriers are told first, which keeps the loads
+// close together.
 __device__ __forceinline__ void load_ahead(Producer &self, SharedPlan &shared, const Group &group,
                                            const ws::TensorMap &q_map, const ws::TensorMap &k_map,
                                            const ws::TensorMap &v_map) {
@@ -147,7 +147,8 @@ __device__ __forceinline__ void load_ahead(Producer &self, SharedPlan &shared, c
 #pragma unroll
     for (int tile = 0; tile < kTiles; tile++) {
         if (loads_queries(self, tile)) {
-            ask(shared.q[tile][0], &shared.q_barriers[tile].full[0], q_map, group.first_query + tile * kTileM, group.head);
+            ask(shared.q[tile][0], &shared.q_barriers[tile].full[0], q_map, group.first_query + tile * kTileM,
+                group.head);
         }
         if (tile == 0 && first >= 0) { // before another tile's queries: the copy engine takes one after the other
             ask(shared.k[part][0], &shared.k_barriers[part].full[0], k_map, first * kBlockN, group.head);

@@ -4,13 +4,6 @@
 
 #include "split_load.cuh"
 
-// The same number, of which the compiler does not know that it is. Else it keeps whatever follows from it in registers,
-// through loops that have none to spare.
-__device__ __forceinline__ int computed_anew(int number) {
-    asm volatile("" : "+r"(number));
-    return number;
-}
-
 // --- Consumer: weights -------------------------------------------------------------------------------------------
 
 struct Softmax {

@@ -27,8 +27,8 @@ __device__ __forceinline__ float checked_sum(float sum) {
 // off by up to 2^-25 each. With a mean weight of 2^-12 that is at most 2^-13 of the output's root mean square, a tenth
 // of what the rounding of normal weights and of the output comes to. NaN is outside, too.
 //
-// The weight of a lone key is rounded, unless it is 1, and so is its output by as much. Among many rows that is nothing,
-// but it is half of what is allowed where there are few: so very short sequences are always outside.
+// The weight of a lone key is rounded, unless it is 1, and so is its output by as much. Among many rows that is
+// nothing, but it is half of what is allowed where there are few: so very short sequences are always outside.
 template <bool kBf16>
 __device__ __forceinline__ bool outside_limits(float total, int n_keys, int s) {
     float smallest = kBf16 ? 0x1p-60f : n_keys * 0x1p-12f;

@@ -106,6 +106,15 @@ VARIANTS = [
                    "for (int part = 1; part < kSplit; part++) {\n            total +="),
     },
     {
+        **SPLIT,
+        "what": "a lane releases queries that others of its warp still wait for",
+        "change": ("        __syncwarp(); // the part may be", "        // the part may be"),
+        "s": 20,
+        "h": 12,
+        "config": {"TILES": 1, "SPLIT": 4, "SLOTS": 1, "TURNS": 0},
+        "independent_lanes": True,
+    },
+    {
         **BRIEF,
         "what": "sums outside of the limits are not noticed",
         "change": ("ws::outside_limits<kBf16>(total[row], n_keys, self.s)", "false"),

@@ -70,12 +70,7 @@ def files_in(folder):
 SHARED = re.compile(r"extern\s+__shared__\s+(?:__align__\(\d+\)\s+)?([\w ]+?)\s+(\w+)\[\];")
 
 
-# Assembly without instructions speaks to the compiler alone.
-EMPTY_ASM = re.compile(r'asm volatile\(""[^;]*;')
-
-
 def translate(text):
-    text = EMPTY_ASM.sub(";", text)
     return SHARED.sub(r"\1 *\2 = reinterpret_cast<\1 *>(emu::this_block().shared);", text)
 
 

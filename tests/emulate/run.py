@@ -22,7 +22,7 @@ from ptx_layer import missing_stand_ins
 
 LENGTHS = [1, 2, 63, 64, 65, 127, 128, 129, 200, 321, 512, 513]
 QUICK_LENGTHS = [1, 64, 129, 200, 321]
-INPUTS = ["normal", "large", "equal", "rising", "falling"]
+INPUTS = ["normal", "large", "equal", "rising", "falling", "not_finite"]
 # Few multiprocessors: blocks stay for several tiles. Many: each has one.
 MULTIPROCESSORS = [2, 132, 1]
 
@@ -71,7 +71,11 @@ def parse_arguments():
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="programs at a time")
     parser.add_argument("--compiler", default=os.environ.get("CXX", "g++"))
     parser.add_argument("--timeout", type=int, default=600, help="seconds for a program")
-    return parser.parse_args()
+    arguments = parser.parse_args()
+    unknown = set(arguments.inputs or []) - set(INPUTS)
+    if unknown:
+        parser.error(f"no inputs `{', '.join(sorted(unknown))}`")
+    return arguments
 
 
 # --- What to run -----------------------------------------------------------------------------------------------------
@@ -166,6 +170,9 @@ def run_job(arguments, machine, lab, job, changes=()):
     except subprocess.TimeoutExpired as error:
         output, ended = (error.stdout or b"").decode(), f"no end within {arguments.timeout} s"
     read_output(output, ended, job["cases"], result)
+    expected = sum(case["n_seeds"] for case in job["cases"])
+    if result["runs"] != expected and not result["failures"]:
+        result["failures"].append(f"{result['runs']} of {expected} runs were reported")
     return {**result, "seconds": time.monotonic() - start}
 
 
@@ -226,9 +233,10 @@ def check_broken(arguments, machine, lab):
 
     def attempt(variant):
         one = contracts.load_contract(variant["rung"])
-        axes = {"B": 1, "H": 2, "S": variant["s"], "D": variant["d"], "CAUSAL": variant["causal"], "BF16": 1}
-        case = {"axes": axes, "sms": 1, "inputs": variant.get("inputs", "normal"), "independent_lanes": False,
-                "first_seed": 1, "n_seeds": 4}
+        axes = {"B": 1, "H": variant.get("h", 2), "S": variant["s"], "D": variant["d"], "CAUSAL": variant["causal"],
+                "BF16": 1}
+        case = {"axes": axes, "sms": 1, "inputs": variant.get("inputs", "normal"),
+                "independent_lanes": variant.get("independent_lanes", False), "first_seed": 1, "n_seeds": 4}
         config = {**contracts.default_config(one), **variant.get("config", {})}
         job = {"contract": one, "config": config, "d": variant["d"],
                "causal": variant["causal"], "bf16": 1, "cases": [case]}

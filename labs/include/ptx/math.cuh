@@ -56,6 +56,13 @@ __device__ __forceinline__ void compute_here(long long &value) {
     asm volatile("" : "+l"(value)::"memory");
 }
 
+// The same number, of which the compiler does not know that it is. Else it keeps whatever follows from it in registers,
+// through loops that may have none to spare.
+__device__ __forceinline__ int computed_anew(int number) {
+    asm volatile("" : "+r"(number));
+    return number;
+}
+
 } // namespace ws
 
 #endif

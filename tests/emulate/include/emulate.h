@@ -50,8 +50,9 @@ inline To emulate_bits(From from) {
     return to;
 }
 
-inline int __float_as_int(float x) { return emulate_bits<int>(x); }
-inline unsigned __float_as_uint(float x) { return emulate_bits<unsigned>(x); }
+// The device computes one NaN, a positive one; this machine also negative ones, and kernels look at the sign.
+inline int __float_as_int(float x) { return x != x ? 0x7FFFFFFF : emulate_bits<int>(x); }
+inline unsigned __float_as_uint(float x) { return static_cast<unsigned>(__float_as_int(x)); }
 inline float __int_as_float(int x) { return emulate_bits<float>(x); }
 inline float __uint_as_float(unsigned x) { return emulate_bits<float>(x); }
 
