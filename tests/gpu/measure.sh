@@ -5,14 +5,14 @@
 #   tests/gpu/measure.sh WARPSMITH RESULTS [STEP...]
 #
 # Steps: saxpy, rmsnorm, gemm; attention and attention-large (the rungs), attention-small, attention-middle,
-# attention-large-d64, attention-large-d128 (the front beside its peers); campaign, repeat; all when none is named. Run it from
-# the project's root.
+# attention-large-d64, attention-large-d128 (the front beside its peers), attention-profile (counters of rungs before and
+# after); campaign, repeat; all when none is named. Run it from the project's root.
 set -u
 warpsmith=$1
 results=$2
 shift 2
 all="saxpy rmsnorm gemm attention attention-large attention-small attention-middle attention-large-d64"
-all="$all attention-large-d128 campaign repeat"
+all="$all attention-large-d128 attention-profile campaign repeat"
 steps=${*:-$all}
 mkdir -p "$results"
 failed=""
@@ -81,6 +81,22 @@ for it in $steps; do
         # shellcheck disable=SC2046
         step attention-large-d128-cuda compare labs/attention front fa3 sdpa_cudnn --time 0.3 \
             $(masks b32h16s512d128 b16h16s1024d128 b8h16s2048d128 b4h16s4096d128 b2h16s8192d128 b1h16s16384d128)
+        ;;
+    attention-profile)
+        # Who was the fastest on a shape before, and who is now.
+        number=0
+        for rung in \
+            "60_small --workload b1h8s512d64_bf16" "92_brief --workload b1h8s512d64_bf16" \
+            "50_wgmma --workload b4h8s512d64_bf16" \
+            "90_split --set TILES=1 --set SPLIT=1 --set BN=128 --set SLOTS=2 --set BLOCKS=2 --set TURNS=0 --workload b4h8s512d64_bf16" \
+            "50_wgmma --workload b1h8s2048d64_bf16" "90_split --workload b1h8s2048d64_bf16" \
+            "50_wgmma --workload b4h32s4096d64_bf16" "80_steady --workload b4h32s4096d64_bf16" \
+            "50_wgmma --workload b1h16s1024d128_causal_bf16" "95_split_wide --workload b1h16s1024d128_causal_bf16" \
+            "50_wgmma --workload b2h16s8192d128_bf16" "85_steady_wide --workload b2h16s8192d128_bf16"; do
+            number=$((number + 1))
+            # shellcheck disable=SC2086 # a rung is words
+            step "profile-$number" profile labs/attention --kernel $rung
+        done
         ;;
     campaign)
         step campaign tune labs/attention --kernel 50_wgmma --workload b1h8s512d64_bf16 --strategy random \

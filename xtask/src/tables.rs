@@ -11,8 +11,8 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 
-use crate::search_tables;
 use crate::tidy::root;
+use crate::{profile_table, search_tables};
 
 /// The labs with a table, and whether their README has one too.
 const LABS: [&str; 4] = ["attention", "gemm", "rmsnorm", "saxpy"];
@@ -71,6 +71,11 @@ pub fn adopt(folder: &Path) -> Result<()> {
     if let Some(stability) = stability(folder)? {
         let name = "stability-cuda.json".to_string();
         fs::write(results.join(&name), pretty(&stability)?)?;
+        names.push(name);
+    }
+    if let Some(profiles) = profile_table::collect(folder)? {
+        let name = "attention-profile.json".to_string();
+        fs::write(results.join(&name), pretty(&profiles)?)?;
         names.push(name);
     }
     if names.is_empty() {
@@ -213,6 +218,9 @@ fn rendered() -> Result<Vec<(PathBuf, String)>> {
             if let Some(times) = stored(&root, &format!("{lab}-{size}-cuda"))? {
                 text = replace(&text, &format!("times-{size}"), &times_table(&times)?)?;
             }
+        }
+        if let Some(profiles) = stored(&root, &format!("{lab}-profile"))? {
+            text = replace(&text, "profile", &profile_table::table(&profiles)?)?;
         }
         files.push((readme, text));
     }

@@ -1,0 +1,155 @@
+// One chunk of keys in 90_split and 95_split_wide, by a warpgroup: products and weights. sm_90a.
+#ifndef WS_SPLIT_STEP_CUH
+#define WS_SPLIT_STEP_CUH
+
+#include "split_load.cuh"
+
+// --- Consumer: weights -------------------------------------------------------------------------------------------
+
+struct Softmax {
+    float scale;        // of a score, times log2 e: from here on powers of two
+    float reference[2]; // scaled score of each row that its exponentials are relative to
+    float sum[2];       // of this thread's exponentials
+};
+
+// The scores become exponentials, which join the sums, and are packed.
+__device__ __forceinline__ void raise(Softmax &softmax, Scores &scores, Weights &weights) {
+    constexpr int kPairs = kBlockN / 4;
+    float sum[2][2] = {{softmax.sum[0], 0.0f}, {softmax.sum[1], 0.0f}}; // two chains a row
+#pragma unroll
+    for (int i = 0; i < kPairs; i++) {
+        int row = i % 2;
+#pragma unroll
+        for (int c = 0; c < 2; c++) {
+            scores[2 * i + c] = ws::exp2_approx(scores[2 * i + c] * softmax.scale - softmax.reference[row]);
+            sum[row][c] += scores[2 * i + c];
+        }
+    }
+    pack_weights<0, kPairs>(weights, scores);
+    softmax.sum[0] = sum[0][0] + sum[0][1];
+    softmax.sum[1] = sum[1][0] + sum[1][1];
+}
+
+// --- Consumer ----------------------------------------------------------------------------------------------------
+
+// One warpgroup: a part of the keys of a tile.
+struct Consumer {
+    ws::Descriptor q, k0, v0; // k0 and v0 are of the first slot
+    int consumer;              // which of the warpgroups
+    int tile, part;
+    int thread; // in the warpgroup
+    int first_query;
+    int chunk; // the one that `weights` belongs to; they run downwards
+    unsigned n_groups;        // that it is through with
+    unsigned n_used;          // chunks of its part, whose V it is through with
+    unsigned exchange_parity; // of the next exchange
+    Softmax softmax;
+    Scores scores;
+    Weights weights;
+    Output output;
+};
+
+// What is loaded as number `index` into a ring lies in this slot, with this parity of its barriers.
+__device__ __forceinline__ int slot_of(unsigned index) {
+    return index % kSlots;
+}
+
+__device__ __forceinline__ unsigned parity_of(unsigned index) {
+    return index / kSlots & 1;
+}
+
+__device__ __forceinline__ void wait_for_keys(Consumer &self, SharedPlan &shared, unsigned index) {
+    ws::mbarrier_wait(&shared.k_barriers[self.part].full[slot_of(index)], parity_of(index));
+}
+
+__device__ __forceinline__ void start_scores(Consumer &self, unsigned index) {
+    multiply_qk(self.scores, self.q, ws::descriptor_advance(self.k0, slot_of(index) * sizeof(KeyTile)));
+}
+
+__device__ __forceinline__ void wait_for_values(Consumer &self, SharedPlan &shared) {
+    ws::mbarrier_wait(&shared.v_barriers[self.part].full[slot_of(self.n_used)], parity_of(self.n_used));
+}
+
+__device__ __forceinline__ void start_output(Consumer &self, SharedPlan &shared) {
+    wait_for_values(self, shared);
+    multiply_pv(self.output, self.weights, ws::descriptor_advance(self.v0, slot_of(self.n_used) * sizeof(KeyTile)));
+}
+
+__device__ __forceinline__ void release_keys(Consumer &self, SharedPlan &shared, unsigned index) {
+    release(&shared.k_barriers[self.part].empty[slot_of(index)], self.thread);
+}
+
+__device__ __forceinline__ void release_values(Consumer &self, SharedPlan &shared) {
+    release(&shared.v_barriers[self.part].empty[slot_of(self.n_used)], self.thread);
+    self.n_used++;
+}
+
+// kPending: groups of products that were started after the scores'.
+template <int kPending>
+__device__ __forceinline__ void finish_scores(Consumer &self, SharedPlan &shared, unsigned index) {
+    ws::wgmma_wait<kPending>();
+    ws::wgmma_fence_operand(self.scores);
+    release_keys(self, shared, index);
+}
+
+__device__ __forceinline__ void finish_output(Consumer &self, SharedPlan &shared) {
+    ws::wgmma_wait<0>();
+    ws::wgmma_fence_operand(self.output);
+    ws::wgmma_fence_operand(self.weights);
+    release_values(self, shared);
+}
+
+__device__ __forceinline__ void mask_chunk(Consumer &self, int s) {
+    if (!kCausal && (self.chunk + 1) * kBlockN <= s) {
+        return;
+    }
+    int key = self.chunk * kBlockN + self.thread % 4 * 2;
+    int query = self.first_query + self.thread / 32 * 16 + self.thread % 32 / 4;
+    ws::mask_scores<kCausal>(self.scores, query + 1 - key, s - key);
+}
+
+// Whether some of its queries must not see some of the chunk's keys. Keys beyond S are in the first chunk only.
+__device__ __forceinline__ bool is_masked(const Consumer &self, int chunk) {
+    return kCausal && (chunk + 1) * kBlockN - 1 > self.first_query;
+}
+
+// What follows the scores of a chunk, for its weights. kBefore: whether the output of the chunk before is under way.
+template <bool kMasked, bool kBefore>
+__device__ __forceinline__ void weigh(Consumer &self, SharedPlan &shared, int s) {
+    if (kMasked) {
+        mask_chunk(self, s);
+    }
+    if (kBefore) {
+        finish_output(self, shared);
+    }
+    raise(self.softmax, self.scores, self.weights);
+}
+
+// The scores and weights of the next chunk, and the output of this one.
+template <bool kMasked>
+__device__ __forceinline__ void step(Consumer &self, SharedPlan &shared, int s) {
+    unsigned next = self.n_used + 1;
+    wait_for_keys(self, shared, next);
+    wait_for_turn(self.consumer);
+    start_scores(self, next);
+    start_output(self, shared);
+    pass_turn(self.consumer);
+    finish_scores<1>(self, shared, next);
+    self.chunk -= kSplit;
+    weigh<kMasked, true>(self, shared, s);
+}
+
+__device__ __forceinline__ void skip_values(Consumer &self, SharedPlan &shared) {
+    wait_for_values(self, shared);
+    release_unread(&shared.v_barriers[self.part].empty[slot_of(self.n_used)], self.thread);
+    self.n_used++;
+}
+
+// Leaves a chunk to the other tile.
+__device__ __forceinline__ void skip_chunk(Consumer &self, SharedPlan &shared) {
+    wait_for_keys(self, shared, self.n_used);
+    release_unread(&shared.k_barriers[self.part].empty[slot_of(self.n_used)], self.thread);
+    skip_values(self, shared);
+}
+
+#endif
