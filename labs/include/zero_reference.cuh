@@ -17,10 +17,11 @@ constexpr int kRowPairs = kWarpgroup / 4;   // of a warpgroup: the 4 lanes of a 
 // --- Limits ------------------------------------------------------------------------------------------------------
 
 // A thread's sum, or infinity if a weight in it may have been too large: no weight is larger than the sum it is in.
-// 16-bit weights reach to 65504 in half precision; in bfloat16 they leave room for large values in single precision.
+// 16-bit weights reach to 65504 in half precision; in bfloat16 they leave room for large values: sums of products are in
+// single precision.
 template <bool kBf16>
 __device__ __forceinline__ float checked_sum(float sum) {
-    return sum <= (kBf16 ? 0x1p60f : 65000.0f) ? sum : infinity();
+    return sum <= (kBf16 ? 0x1p30f : 65000.0f) ? sum : infinity();
 }
 
 // Whether a row that sees n_keys keys needs another reference. In half precision weights below 2^-14 are subnormal and

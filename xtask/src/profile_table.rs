@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
-use crate::tables::{text, time};
+use crate::tables::text;
 
 /// Collects the numbered profiles that `tests/gpu/measure.sh` left in a folder; none where it left none.
 pub fn collect(folder: &Path) -> Result<Option<Value>> {
@@ -27,7 +27,6 @@ pub fn collect(folder: &Path) -> Result<Option<Value>> {
                 "workload": workload["workload"],
                 "kernel": record["kernel"],
                 "params": record["params"],
-                "time_s": workload["time_s"],
                 "counters": workload["launches"][0]["counters"],
             }));
         }
@@ -39,10 +38,10 @@ pub fn collect(folder: &Path) -> Result<Option<Value>> {
 pub fn table(result: &Value) -> Result<String> {
     let rows = result["rows"].as_array().context("the result has no rows")?;
     let mut lines = vec![
-        "| workload | kernel | time | matrix units | special functions | issue slots | warps there \
+        "| workload | kernel | matrix units | special functions | issue slots | warps there \
          | multiprocessors with a block | waits, the largest |"
             .to_string(),
-        "|---|---|--:|--:|--:|--:|--:|--:|---|".to_string(),
+        "|---|---|--:|--:|--:|--:|--:|---|".to_string(),
     ];
     for row in rows {
         let counters = &row["counters"];
@@ -51,10 +50,9 @@ pub fn table(result: &Value) -> Result<String> {
             share.map_or_else(|| "–".to_string(), |share| format!("{:.0} %", 100.0 * share))
         };
         lines.push(format!(
-            "| {} | {} | {} | {} | {} | {} | {} | {} | {} |",
+            "| {} | {} | {} | {} | {} | {} | {} | {} |",
             text(&row["workload"]),
             text(&row["kernel"]),
-            row["time_s"].as_f64().map_or_else(|| "–".to_string(), time),
             share("tensor_active"),
             share("xu_active"),
             share("issue_active"),
@@ -95,7 +93,7 @@ mod tests {
     #[test]
     fn a_row_shows_shares_and_the_largest_waits_without_those_that_are_none() {
         let result = json!({ "rows": [{
-            "workload": "w", "kernel": "k", "params": {}, "time_s": 4.5e-6,
+            "workload": "w", "kernel": "k", "params": {},
             "counters": {
                 "tensor_active": 0.25, "xu_active": 0.5, "issue_active": null, "occupancy": 0.125,
                 "sm_active": 0.97,
@@ -106,7 +104,7 @@ mod tests {
         let row = table.lines().last().expect("there is a row");
         assert_eq!(
             row,
-            "| w | k | 4.5 µs | 25 % | 50 % | – | 12 % | 97 % | gmma 75 %, barrier 25 %, long \
+            "| w | k | 25 % | 50 % | – | 12 % | 97 % | gmma 75 %, barrier 25 %, long \
              scoreboard 0 % |"
         );
     }
@@ -115,6 +113,6 @@ mod tests {
     fn without_counters_a_row_says_so() {
         let result = json!({ "rows": [{ "workload": "w", "kernel": "k", "counters": null }]});
         let table = table(&result).expect("the rows are complete");
-        assert!(table.ends_with("| w | k | – | – | – | – | – | – | – |"), "{table}");
+        assert!(table.ends_with("| w | k | – | – | – | – | – | – |"), "{table}");
     }
 }
