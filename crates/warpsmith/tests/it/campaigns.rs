@@ -162,3 +162,32 @@ fn a_comparison_with_a_wrong_kernel_says_so_and_fails() {
     let printed = project.ok(&twice);
     assert!(printed.contains("time of 00_naive") && printed.contains("s .. "), "{printed}");
 }
+
+#[test]
+fn a_full_comparison_gates_first_and_measures_the_extra_shapes_too() {
+    let project = Project::new();
+    let manifest = project.lab().join("lab.toml");
+    let text = std::fs::read_to_string(&manifest).expect("a manifest");
+    let extra = "[[extra]]\nname = \"wide\"\naxes = { N = 8, D = 4096 }\n\n[ranges]";
+    std::fs::write(&manifest, text.replace("[ranges]", extra)).expect("written");
+    let full = ["compare", "labs/probe", "10_vector", "00_naive", "--full", "--time", "0.05"];
+    let compared = project.json(&full);
+    let gates = compared["gates"].as_array().expect("gates");
+    let verdicts: Vec<_> = gates.iter().map(|gate| (&gate["kernel"], &gate["verdict"])).collect();
+    assert_eq!(format!("{verdicts:?}").matches("passed").count(), 2, "{verdicts:?}");
+    let times = compared["times"].as_array().expect("times");
+    assert!(times.iter().any(|row| row["workload"] == "wide"), "{compared}");
+    // With nobody named the oracle, which may take very long, is left out.
+    let alone = project.json(&["compare", "labs/probe", "--full", "--time", "0.05"]);
+    let labels = alone["record"]["contenders"].as_array().expect("contenders");
+    assert!(labels.iter().all(|it| it["label"] != "00_naive"), "{alone}");
+    let printed = project.ok(&full);
+    assert!(printed.contains("of the roofline") && printed.contains("launch "), "{printed}");
+
+    // Who fails the gate gets no time.
+    let source = project.lab().join("kernels/10_vector.c");
+    let text = std::fs::read_to_string(&source).expect("a source");
+    std::fs::write(&source, text.replace("scale *", "2 * scale *")).expect("written");
+    let said = project.fails(1, &full);
+    assert!(said.contains("`10_vector` fails the full gate and is not compared"), "{said}");
+}
