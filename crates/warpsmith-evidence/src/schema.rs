@@ -33,6 +33,18 @@ pub(crate) fn identify(
     path: &Path,
     migrations: &[&str],
 ) -> Result<Identity, StoreError> {
+    // One transaction for all that is read: a store that another process makes in between must be
+    // seen before or after its first step, never without a mark and yet with tables.
+    let transaction = Transaction::new_unchecked(connection, TransactionBehavior::Deferred)
+        .map_err(|error| from_sqlite(path, error))?;
+    identify_in(&transaction, path, migrations)
+}
+
+fn identify_in(
+    connection: &Transaction<'_>,
+    path: &Path,
+    migrations: &[&str],
+) -> Result<Identity, StoreError> {
     let failed = |error| from_sqlite(path, error);
     let application: i32 =
         connection.query_row("PRAGMA application_id", [], |row| row.get(0)).map_err(failed)?;
@@ -68,7 +80,7 @@ pub(crate) fn migrate(
     let transaction =
         Transaction::new_unchecked(connection, TransactionBehavior::Immediate).map_err(failed)?;
     // Looked at again under the lock: another process may have been here first.
-    let seen = match identify(&transaction, path, migrations)? {
+    let seen = match identify_in(&transaction, path, migrations)? {
         Identity::Empty => 0,
         Identity::Store(seen) => seen,
     };

@@ -1,6 +1,7 @@
 //! Several campaigns share one store.
 
 use std::sync::Barrier;
+use std::time::Duration;
 
 use warpsmith_evidence::Store;
 
@@ -38,6 +39,29 @@ fn two_campaigns_write_to_one_store_at_the_same_time() {
     assert_eq!(runs.len() as u64, WRITERS);
     assert!(runs.iter().all(|run| run.trials == TRIALS), "{runs:?}");
     assert_eq!(store.verify().expect("checked"), Vec::<String>::new());
+}
+
+/// Whoever looks at a store while it is made sees nothing yet, or a store; never a file of somebody
+/// else.
+#[test]
+fn a_store_in_the_making_is_not_taken_for_another_programs() {
+    const OPENERS: usize = 4;
+    let folder = tempfile::tempdir().expect("a folder");
+    for round in 0..40 {
+        let path = folder.path().join(format!("{round}.db"));
+        let start = Barrier::new(OPENERS);
+        std::thread::scope(|scope| {
+            for opener in 0..OPENERS {
+                let (path, start) = (&path, &start);
+                scope.spawn(move || {
+                    start.wait();
+                    // Some come a little later, so that they meet the maker at each of its steps.
+                    std::thread::sleep(Duration::from_micros((opener * round * 25) as u64));
+                    Store::open(path).expect("a store");
+                });
+            }
+        });
+    }
 }
 
 /// Two writers of one run: each trial gets a place of its own.
