@@ -9,6 +9,71 @@
 
 #include "split_step.cuh"
 
+// --- Consumer: queries that it loads itself ----------------------------------------------------------------------
+
+// Of one thread: 16 bytes at a time of its two rows, as they come from memory.
+typedef uint4 QueryWords[2][kHeadDim / 32];
+
+__device__ __forceinline__ int row_of(int thread, int row) {
+    return thread / 32 * 16 + thread % 32 / 4 + 8 * row;
+}
+
+// Whether this part loads the 16 bytes: those that share a tile in shared memory load it together.
+__device__ __forceinline__ bool is_loaded_by(int i, int part) {
+    return kQueriesInRegisters || i % kSplit == part;
+}
+
+__device__ __forceinline__ void load_words(QueryWords &words, const Element *q, const Group &group, int consumer, int s,
+                                           int thread) {
+#pragma unroll
+    for (int row = 0; row < 2; row++) {
+        int query = group.first_query + consumer % kTiles * kTileM + row_of(thread, row);
+        const Element *from = q + (static_cast<long long>(group.head) * s + query) * kHeadDim;
+#pragma unroll
+        for (int i = 0; i < kHeadDim / 32; i++) {
+            bool here = query < s && is_loaded_by(i, consumer / kTiles);
+            words[row][i] = here ? __ldg(reinterpret_cast<const uint4 *>(from) + 4 * i + thread % 4)
+                                 : make_uint4(0, 0, 0, 0);
+        }
+    }
+}
+
+// Into the tile in shared memory, swizzled, when its last products have read it. All of the tile's warpgroups.
+__device__ __forceinline__ void place(QueryTile &tile, const QueryWords &loaded, int consumer, int thread) {
+    int barrier = kTurnBarrier + kConsumers + consumer % kTiles;
+    ws::named_barrier_sync(barrier, kSplit * kWarpgroup);
+#pragma unroll
+    for (int row = 0; row < 2; row++) {
+        int query = row_of(thread, row);
+#pragma unroll
+        for (int i = 0; i < kHeadDim / 32; i++) {
+            int sixteen = i % 2 * 4 + thread % 4; // of the 8 in a slab's row
+            if (is_loaded_by(i, consumer / kTiles)) {
+                reinterpret_cast<uint4 *>(tile[i / 2][query])[sixteen ^ query % 8] = loaded[row][i];
+            }
+        }
+    }
+    ws::fence_proxy_async();
+    ws::named_barrier_sync(barrier, kSplit * kWarpgroup);
+}
+
+// Each lane of a quad has 8 neighbouring columns of a row, and needs two of each of 4 such groups.
+__device__ __forceinline__ void arrange(Queries &queries, const QueryWords &loaded, int thread) {
+#pragma unroll
+    for (int row = 0; row < 2; row++) {
+#pragma unroll
+        for (int i = 0; i < kHeadDim / 32; i++) {
+            uint4 mine = loaded[row][i];
+            unsigned words[4] = {mine.x, mine.y, mine.z, mine.w};
+            ws::transpose_quad(words, thread % 32);
+#pragma unroll
+            for (int group = 0; group < 4; group++) {
+                queries[2 * i + group / 2][group % 2 * 2 + row] = words[group];
+            }
+        }
+    }
+}
+
 // --- Consumer: what the parts of a tile exchange -----------------------------------------------------------------
 
 // Waits until what was exchanged before has been read.
@@ -25,10 +90,6 @@ __device__ __forceinline__ void meet(Consumer &self, SharedPlan &shared) {
 __device__ __forceinline__ void end_exchange(Consumer &self, SharedPlan &shared) {
     ws::mbarrier_arrive(&shared.read[self.tile]);
     self.exchange_parity ^= 1;
-}
-
-__device__ __forceinline__ int row_of(int thread, int row) {
-    return thread / 32 * 16 + thread % 32 / 4 + 8 * row;
 }
 
 // One number a row, the same in the 4 threads that share it.
@@ -227,7 +288,7 @@ __device__ __forceinline__ void attend(Consumer &self, SharedPlan &shared, const
             n_turns--;
         }
         start_output(self, shared);
-        finish_output(self, shared);
+        finish_output(self, shared, self.chunk);
     } else if (kSplit > 1) {
         __syncwarp(); // the part may be without chunks, and some lanes still wait for the queries, released next
     }
@@ -238,7 +299,8 @@ __device__ __forceinline__ void attend(Consumer &self, SharedPlan &shared, const
     }
 }
 
-__device__ __forceinline__ Consumer make_consumer(SharedPlan &shared, float scale) {
+__device__ __forceinline__ Consumer make_consumer(SharedPlan &shared, float scale, bool refills,
+                                                  const ws::TensorMap &k_map, const ws::TensorMap &v_map) {
     Consumer self;
     // From one lane, so that the compiler knows that the whole warp has the same.
     self.consumer = __shfl_sync(0xFFFFFFFFu, static_cast<int>(threadIdx.x) / kWarpgroup, 0);
@@ -250,32 +312,66 @@ __device__ __forceinline__ Consumer make_consumer(SharedPlan &shared, float scal
     self.thread = threadIdx.x % kWarpgroup;
     self.n_groups = self.n_used = 0;
     self.exchange_parity = 0;
+    self.refills = refills;
+    self.k_map = &k_map;
+    self.v_map = &v_map;
     self.softmax.scale = scale * ws::kLog2E;
     return self;
 }
 
 // The block's tiles of queries. `again`: with the largest scores as references.
-__device__ __forceinline__ void consume(Consumer &self, SharedPlan &shared, Element *o, int n_heads, int s,
-                                        bool again) {
+// `words`: the queries of the first round, if they are loaded.
+__device__ __forceinline__ void consume(Consumer &self, SharedPlan &shared, QueryWords &words, const Element *q,
+                                        Element *o, int n_heads, int s, bool again) {
     if (self.consumer == kConsumers - 1) {
         pass_turn(self.consumer); // the first one's first turn
     }
     bool outside = false;
     int n_items = n_heads * items_per_head(s);
+    bool loaded = !again; // the queries of the round
     for (int round = 0; item_in_round(round) < n_items; round++) {
         Group group = group_of(item_in_round(round), round, n_heads, ws::computed_anew(s));
+        if (kDirect && !loaded) {
+            load_words(words, q, group, self.consumer, s, self.thread);
+        }
+        loaded = false;
         if (group.n_chunks == 0) {
             continue;
         }
         self.first_query = group.first_query + self.tile * kTileM;
         self.softmax.reference[0] = self.softmax.reference[1] = 0.0f;
-        ws::mbarrier_wait(&shared.q_barriers[self.tile].full[0], self.n_groups & 1);
+        if constexpr (kQueriesInRegisters) {
+            arrange(self.queries, words, self.thread);
+        } else if constexpr (kDirect) {
+            place(shared.q[self.tile][0], words, self.consumer, self.thread);
+        } else {
+            // The one group of a block that feeds itself is loaded once.
+            ws::mbarrier_wait(&shared.q_barriers[self.tile].full[0], kSelfFed ? 0 : self.n_groups & 1);
+        }
+        if (kSelfFed) {
+            self.head = group.head;
+        }
         if (again) {
+            if (kSelfFed) {
+                fill(self, shared, group.n_chunks - 1 - self.part);
+            }
             find_references(self, shared, group, s);
+            if (kSelfFed) {
+                fill(self, shared, group.n_chunks - 1 - self.part);
+            }
         }
         attend(self, shared, group, s);
-        release(&shared.q_barriers[self.tile].empty[0], self.thread);
-        self.n_groups++;
+        if constexpr (kDirect) {
+            // The next ones come while this tile is merged and stored.
+            if (item_in_round(round + 1) < n_items) {
+                Group next = group_of(item_in_round(round + 1), round + 1, n_heads, ws::computed_anew(s));
+                load_words(words, q, next, self.consumer, s, self.thread);
+                loaded = true;
+            }
+        } else {
+            release(&shared.q_barriers[self.tile].empty[0], self.thread);
+            self.n_groups++;
+        }
         long long offset = (static_cast<long long>(group.head) * s + self.first_query) * kHeadDim;
         if (self.first_query < s) { // the same in all parts of a tile
             outside |= merge_and_store(self, shared, o + offset, s);
@@ -322,12 +418,15 @@ extern "C" __global__ void __launch_bounds__(kThreads, kBlocksPerSm)
     // From one lane, so that the compiler knows that the whole warp has the same.
     int warp = __shfl_sync(0xFFFFFFFFu, static_cast<int>(threadIdx.x) / 32, 0);
     int producer_warp = warp - kConsumers * 4;
-    Producer producer;
-    producer.part = producer_warp;
-    bool produces = producer_warp >= 0 && producer_warp < kSplit && ws::elect_one();
+    int part = kSelfFed ? warp / 4 : producer_warp;
+    bool produces = (kSelfFed ? warp % 4 == 0 : producer_warp >= 0 && producer_warp < kSplit) && ws::elect_one();
     if (produces) {
-        init_part(shared, producer.part);
-        load_ahead(producer, shared, group_of(blockIdx.x, 0, n_heads, s), q_map, k_map, v_map);
+        init_part(shared, part);
+        load_ahead(shared, group_of(blockIdx.x, 0, n_heads, s), part, q_map, k_map, v_map);
+    }
+    QueryWords words;
+    if (kDirect && producer_warp < 0) {
+        load_words(words, q, group_of(blockIdx.x, 0, n_heads, s), warp / 4, s, threadIdx.x % kWarpgroup);
     }
     if (warp == 1 && ws::elect_one()) {
         ws::tma_prefetch_map(q_map);
@@ -339,20 +438,25 @@ extern "C" __global__ void __launch_bounds__(kThreads, kBlocksPerSm)
     }
     __syncthreads();
 
-    if (warp >= kConsumers * 4) {
+    if (!kSelfFed && warp >= kConsumers * 4) {
         ws::setmaxnreg_dec<kProducerRegisters>();
         if (produces) {
+            Group group = group_of(blockIdx.x, 0, n_heads, s);
+            load_later(shared, group, part, k_map, v_map);
+            Producer producer = make_producer(part, group);
             produce<1>(producer, shared, n_heads, s, q_map, k_map, v_map);
             if (must_repeat(&shared.done, &shared.again)) {
                 produce<2>(producer, shared, n_heads, s, q_map, k_map, v_map);
             }
         }
     } else {
-        ws::setmaxnreg_inc<kConsumerRegisters>();
-        Consumer self = make_consumer(shared, scale);
+        if constexpr (!kSelfFed) {
+            ws::setmaxnreg_inc<kConsumerRegisters>();
+        }
+        Consumer self = make_consumer(shared, scale, produces, k_map, v_map);
         bool again = false;
         do {
-            consume(self, shared, o, n_heads, s, again);
+            consume(self, shared, words, q, o, n_heads, s, again);
             again = !again && must_repeat(&shared.done, &shared.again);
         } while (again);
     }

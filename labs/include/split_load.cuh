@@ -1,9 +1,9 @@
 // What 90_split and 95_split_wide load, and which block computes what: tiles, rings of slots, the producers. sm_90a.
 //
 // A block has TILES tiles of 64 queries at a time, and SPLIT warpgroups for each: the keys' chunks go round among them.
-// Chunks count from the end of the keys. Every part of the keys has a ring of slots and a warp that fills it.
+// Chunks count from the end of the keys. Every part of the keys has a ring of slots and a thread that fills it.
 //
-// Parameters are macros, as the contracts set them: D, CAUSAL, BF16, TILES, SPLIT, BN, SLOTS, BLOCKS, TURNS.
+// Parameters are macros, as the contracts set them: D, CAUSAL, BF16, TILES, SPLIT, BN, SLOTS, BLOCKS, TURNS, DIRECT, LATER.
 #ifndef WS_SPLIT_LOAD_CUH
 #define WS_SPLIT_LOAD_CUH
 
@@ -20,6 +20,12 @@ constexpr int kBlockN = BN;              // keys
 constexpr int kSlots = SLOTS;            // of a part's ring
 constexpr bool kTurns = TURNS != 0 && kConsumers > 1;
 constexpr int kBlocksPerSm = BLOCKS;
+// Consumers load their queries themselves, at the block's entry, so that the copy engine begins with keys; and leave
+// them in registers, or put them to shared memory.
+constexpr bool kDirect = DIRECT != 0;
+constexpr bool kQueriesInRegisters = DIRECT == 1;
+// How many tiles are asked for at once, keys and values in turn; the others when the first keys have come.
+constexpr int kAtOnce = LATER == 0 ? 2 * SLOTS : LATER == 1 ? 2 : 1;
 // Under a causal mask a long group of tiles and a short one belong together: in one block that stays, or in two that
 // share a multiprocessor.
 constexpr bool kPairs = kCausal && kBlocksPerSm == 1;
@@ -28,13 +34,19 @@ constexpr bool kFold = kCausal && kBlocksPerSm == 2;
 #include "warpgroup_parts.cuh"
 #include "zero_reference.cuh"
 
-constexpr int kThreads = kWarpgroup * (kConsumers + 1); // consumers, then the producers' warps
+// Consumers, then a warpgroup of producers, which leaves most of its registers to them. Where two blocks of two
+// consumers share a multiprocessor there are no registers for producers: each part refills its own ring, and a block
+// has one group.
+constexpr bool kSelfFed = kBlocksPerSm == 2 && kSplit == 2;
+constexpr int kThreads = kWarpgroup * (kConsumers + (kSelfFed ? 0 : 1));
 constexpr int kTileValues = kHeadDim / 2; // of each thread in a tile's output
 constexpr int kRowValues = kTileValues / 2;
 constexpr int kShare = kTileValues / kSplit; // of each thread after the parts are merged
 
+static_assert(LATER == 0 || !kSelfFed, "later is when producers have nothing else to do");
+static_assert(DIRECT != 2 || kSplit <= 2, "its warpgroups load a tile together");
 static_assert(kSplit == 1 || kSplit == 2 || kSplit == 4, "a share is stored 16 bytes a lane");
-static_assert(kBlocksPerSm == 2 ? kConsumers == 1 : kConsumers == 2 || kConsumers == 4,
+static_assert(kBlocksPerSm == 2 ? kTiles == 1 && kSplit <= 2 : kConsumers == 2 || kConsumers == 4,
               "registers are dealt out for these");
 
 // What a thread holds in each role; together as many as the block starts with.
@@ -110,64 +122,95 @@ __device__ __forceinline__ Group group_of(int item, int round, int n_heads, int 
     return group;
 }
 
-// --- Producers: a thread for each part ---------------------------------------------------------------------------
+// --- Loads -------------------------------------------------------------------------------------------------------
 
-struct Producer {
-    int part;
-    int n_ahead = 0; // chunks of the first round that are under way
-    RingPosition<1> q_at;
-    RingPosition<kSlots> k_at, v_at;
-};
-
-// Which part's producer loads a tile's queries.
-__device__ __forceinline__ bool loads_queries(const Producer &self, int tile) {
-    return self.part == tile % kSplit;
+// A part's tile `index` of keys and values in turn, into its empty rings, if there is one.
+__device__ __forceinline__ void ask_first(SharedPlan &shared, const Group &group, int part, int index,
+                                          const ws::TensorMap &k_map, const ws::TensorMap &v_map) {
+    int slot = index / 2;
+    int chunk = group.n_chunks - 1 - part - slot * kSplit;
+    if (chunk < 0) {
+        return;
+    }
+    if (index % 2 == 0) {
+        ask(shared.k[part][slot], &shared.k_barriers[part].full[slot], k_map, chunk * kBlockN, group.head);
+    } else {
+        ask(shared.v[part][slot], &shared.v_barriers[part].full[slot], v_map, chunk * kBlockN, group.head);
+    }
 }
 
-// What fits into the empty rings, before anything else happens: all barriers are told first, which keeps the loads
+// Which part's queries, too, are loaded with a part of the keys.
+__device__ __forceinline__ bool loads_queries(int part, int tile) {
+    return !kDirect && part == tile % kSplit;
+}
+
+// What fits into a part's empty rings, before anything else happens: all barriers are told first, which keeps the loads
 // close together.
-__device__ __forceinline__ void load_ahead(Producer &self, SharedPlan &shared, const Group &group,
+__device__ __forceinline__ void load_ahead(SharedPlan &shared, const Group &group, int part,
                                            const ws::TensorMap &q_map, const ws::TensorMap &k_map,
                                            const ws::TensorMap &v_map) {
-    int part = self.part;
-    int first = group.n_chunks - 1 - part;
 #pragma unroll
     for (int tile = 0; tile < kTiles; tile++) {
-        if (loads_queries(self, tile)) {
+        if (loads_queries(part, tile)) {
             ws::mbarrier_arrive_expect_tx(&shared.q_barriers[tile].full[0], sizeof(QueryTile));
         }
     }
 #pragma unroll
     for (int i = 0; i < kSlots; i++) {
-        if (first - i * kSplit >= 0) {
+        if (part + i * kSplit < group.n_chunks) {
             ws::mbarrier_arrive_expect_tx(&shared.k_barriers[part].full[i], sizeof(KeyTile));
             ws::mbarrier_arrive_expect_tx(&shared.v_barriers[part].full[i], sizeof(KeyTile));
         }
     }
 #pragma unroll
     for (int tile = 0; tile < kTiles; tile++) {
-        if (loads_queries(self, tile)) {
+        if (loads_queries(part, tile)) {
             ask(shared.q[tile][0], &shared.q_barriers[tile].full[0], q_map, group.first_query + tile * kTileM,
                 group.head);
         }
-        if (tile == 0 && first >= 0) { // before another tile's queries: the copy engine takes one after the other
-            ask(shared.k[part][0], &shared.k_barriers[part].full[0], k_map, first * kBlockN, group.head);
+        if (tile == 0) { // before another tile's queries: the copy engine takes one after the other
+            ask_first(shared, group, part, 0, k_map, v_map);
         }
     }
+#pragma unroll
+    for (int index = 1; index < kAtOnce; index++) {
+        ask_first(shared, group, part, index, k_map, v_map);
+    }
+}
+
+// What else fits.
+__device__ __forceinline__ void load_later(SharedPlan &shared, const Group &group, int part,
+                                           const ws::TensorMap &k_map, const ws::TensorMap &v_map) {
+    if (kAtOnce < 2 * kSlots && part < group.n_chunks) {
+        ws::mbarrier_wait(&shared.k_barriers[part].full[0], 0);
+#pragma unroll
+        for (int index = kAtOnce; index < 2 * kSlots; index++) {
+            ask_first(shared, group, part, index, k_map, v_map);
+        }
+    }
+}
+
+// --- Producers: a thread for each part ---------------------------------------------------------------------------
+
+struct Producer {
+    int part;
+    RingPosition<1> q_at;
+    RingPosition<kSlots> k_at, v_at;
+};
+
+// What load_ahead loaded is behind it.
+__device__ __forceinline__ Producer make_producer(int part, const Group &group) {
+    Producer self;
+    self.part = part;
     self.q_at.advance();
 #pragma unroll
     for (int i = 0; i < kSlots; i++) {
-        int chunk = first - i * kSplit;
-        if (chunk >= 0) {
-            if (i > 0) {
-                ask(shared.k[part][i], &shared.k_barriers[part].full[i], k_map, chunk * kBlockN, group.head);
-            }
-            ask(shared.v[part][i], &shared.v_barriers[part].full[i], v_map, chunk * kBlockN, group.head);
+        if (part + i * kSplit < group.n_chunks) {
             self.k_at.advance();
             self.v_at.advance();
-            self.n_ahead++;
         }
     }
+    return self;
 }
 
 // Loads a part of the block's tiles in the order of use. kPasses: through the keys of each group.
@@ -182,7 +225,7 @@ __device__ __forceinline__ void produce(Producer &self, SharedPlan &shared, int 
         if (!ahead && group.n_chunks > 0) {
 #pragma unroll
             for (int tile = 0; tile < kTiles; tile++) {
-                if (loads_queries(self, tile)) {
+                if (loads_queries(self.part, tile)) {
                     RingPosition<1> q_at = self.q_at;
                     load_next(shared.q[tile], shared.q_barriers[tile], q_at, q_map, group.first_query + tile * kTileM,
                               group.head);
@@ -190,9 +233,9 @@ __device__ __forceinline__ void produce(Producer &self, SharedPlan &shared, int 
             }
             self.q_at.advance();
         }
-        int n_ahead = ahead ? self.n_ahead : 0;
+        int first = group.n_chunks - 1 - self.part - (ahead ? kSplit * kSlots : 0);
         for (int pass = 0; pass < kPasses; pass++) {
-            for (int chunk = group.n_chunks - 1 - self.part - n_ahead * kSplit; chunk >= 0; chunk -= kSplit) {
+            for (int chunk = first; chunk >= 0; chunk -= kSplit) {
                 int key = chunk * kBlockN;
                 load_next(shared.k[self.part], shared.k_barriers[self.part], self.k_at, k_map, key, group.head);
                 load_next(shared.v[self.part], shared.v_barriers[self.part], self.v_at, v_map, key, group.head);

@@ -43,7 +43,11 @@ struct Consumer {
     unsigned n_groups;        // that it is through with
     unsigned n_used;          // chunks of its part, whose V it is through with
     unsigned exchange_parity; // of the next exchange
+    bool refills; // whether this thread loads what its part needs
+    int head;
+    const ws::TensorMap *k_map, *v_map;
     Softmax softmax;
+    Queries queries; // if they are in registers
     Scores scores;
     Weights weights;
     Output output;
@@ -63,7 +67,12 @@ __device__ __forceinline__ void wait_for_keys(Consumer &self, SharedPlan &shared
 }
 
 __device__ __forceinline__ void start_scores(Consumer &self, unsigned index) {
-    multiply_qk(self.scores, self.q, ws::descriptor_advance(self.k0, slot_of(index) * sizeof(KeyTile)));
+    ws::Descriptor k = ws::descriptor_advance(self.k0, slot_of(index) * sizeof(KeyTile));
+    if constexpr (kQueriesInRegisters) {
+        multiply_qk(self.scores, self.queries, k);
+    } else {
+        multiply_qk(self.scores, self.q, k);
+    }
 }
 
 __device__ __forceinline__ void wait_for_values(Consumer &self, SharedPlan &shared) {
@@ -75,13 +84,38 @@ __device__ __forceinline__ void start_output(Consumer &self, SharedPlan &shared)
     multiply_pv(self.output, self.weights, ws::descriptor_advance(self.v0, slot_of(self.n_used) * sizeof(KeyTile)));
 }
 
-__device__ __forceinline__ void release_keys(Consumer &self, SharedPlan &shared, unsigned index) {
-    release(&shared.k_barriers[self.part].empty[slot_of(index)], self.thread);
+// Loads `chunk`, if there is one, as number `index` into a ring, when all warps have left what was there.
+__device__ __forceinline__ void refill(const Consumer &self, KeyTile *ring, Barriers<kSlots> &barriers,
+                                       const ws::TensorMap &map, unsigned index, int chunk) {
+    if (chunk >= 0 && self.refills) {
+        RingPosition<kSlots> at = {slot_of(index), parity_of(index)};
+        load_next(ring, barriers, at, map, chunk * kBlockN, self.head);
+    }
 }
 
-__device__ __forceinline__ void release_values(Consumer &self, SharedPlan &shared) {
-    release(&shared.v_barriers[self.part].empty[slot_of(self.n_used)], self.thread);
-    self.n_used++;
+// After the release of number `index`, which held `chunk`.
+__device__ __forceinline__ void refill_keys(Consumer &self, SharedPlan &shared, unsigned index, int chunk) {
+    if constexpr (kSelfFed) {
+        refill(self, shared.k[self.part], shared.k_barriers[self.part], *self.k_map, index + kSlots,
+               chunk - kSplit * kSlots);
+    }
+}
+
+__device__ __forceinline__ void refill_values(Consumer &self, SharedPlan &shared, unsigned index, int chunk) {
+    if constexpr (kSelfFed) {
+        refill(self, shared.v[self.part], shared.v_barriers[self.part], *self.v_map, index + kSlots,
+               chunk - kSplit * kSlots);
+    }
+}
+
+// The first chunks of the group, from number n_used on.
+__device__ __forceinline__ void fill(Consumer &self, SharedPlan &shared, int first_chunk) {
+#pragma unroll
+    for (int i = 0; i < kSlots; i++) {
+        int chunk = first_chunk - i * kSplit;
+        refill(self, shared.k[self.part], shared.k_barriers[self.part], *self.k_map, self.n_used + i, chunk);
+        refill(self, shared.v[self.part], shared.v_barriers[self.part], *self.v_map, self.n_used + i, chunk);
+    }
 }
 
 // kPending: groups of products that were started after the scores'.
@@ -89,14 +123,18 @@ template <int kPending>
 __device__ __forceinline__ void finish_scores(Consumer &self, SharedPlan &shared, unsigned index) {
     ws::wgmma_wait<kPending>();
     ws::wgmma_fence_operand(self.scores);
-    release_keys(self, shared, index);
+    release(&shared.k_barriers[self.part].empty[slot_of(index)], self.thread);
+    refill_keys(self, shared, index, self.chunk - static_cast<int>(index - self.n_used) * kSplit);
 }
 
-__device__ __forceinline__ void finish_output(Consumer &self, SharedPlan &shared) {
+// Of `chunk`.
+__device__ __forceinline__ void finish_output(Consumer &self, SharedPlan &shared, int chunk) {
     ws::wgmma_wait<0>();
     ws::wgmma_fence_operand(self.output);
     ws::wgmma_fence_operand(self.weights);
-    release_values(self, shared);
+    release(&shared.v_barriers[self.part].empty[slot_of(self.n_used)], self.thread);
+    refill_values(self, shared, self.n_used, chunk);
+    self.n_used++;
 }
 
 __device__ __forceinline__ void mask_chunk(Consumer &self, int s) {
@@ -120,7 +158,7 @@ __device__ __forceinline__ void weigh(Consumer &self, SharedPlan &shared, int s)
         mask_chunk(self, s);
     }
     if (kBefore) {
-        finish_output(self, shared);
+        finish_output(self, shared, self.chunk + kSplit);
     }
     raise(self.softmax, self.scores, self.weights);
 }
@@ -142,6 +180,7 @@ __device__ __forceinline__ void step(Consumer &self, SharedPlan &shared, int s) 
 __device__ __forceinline__ void skip_values(Consumer &self, SharedPlan &shared) {
     wait_for_values(self, shared);
     release_unread(&shared.v_barriers[self.part].empty[slot_of(self.n_used)], self.thread);
+    refill_values(self, shared, self.n_used, self.chunk);
     self.n_used++;
 }
 
@@ -149,6 +188,7 @@ __device__ __forceinline__ void skip_values(Consumer &self, SharedPlan &shared) 
 __device__ __forceinline__ void skip_chunk(Consumer &self, SharedPlan &shared) {
     wait_for_keys(self, shared, self.n_used);
     release_unread(&shared.k_barriers[self.part].empty[slot_of(self.n_used)], self.thread);
+    refill_keys(self, shared, self.n_used, self.chunk);
     skip_values(self, shared);
 }
 
