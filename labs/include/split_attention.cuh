@@ -359,6 +359,8 @@ __device__ __forceinline__ void consume(Consumer &self, SharedPlan &shared, Quer
             if (kSelfFed) {
                 fill(self, shared, group.n_chunks - 1 - self.part);
             }
+        } else if (kSelfFed && self.refills) {
+            load_later(shared, group, self.part, *self.k_map, *self.v_map);
         }
         attend(self, shared, group, s);
         if constexpr (kDirect) {

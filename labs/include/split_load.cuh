@@ -3,7 +3,8 @@
 // A block has TILES tiles of 64 queries at a time, and SPLIT warpgroups for each: the keys' chunks go round among them.
 // Chunks count from the end of the keys. Every part of the keys has a ring of slots and a thread that fills it.
 //
-// Parameters are macros, as the contracts set them: D, CAUSAL, BF16, TILES, SPLIT, BN, SLOTS, BLOCKS, TURNS, DIRECT, LATER.
+// Parameters are macros, as the contracts set them: D, CAUSAL, BF16, TILES, SPLIT, BN, SLOTS, BLOCKS, TURNS, DIRECT, LATER,
+// FEED.
 #ifndef WS_SPLIT_LOAD_CUH
 #define WS_SPLIT_LOAD_CUH
 
@@ -34,19 +35,18 @@ constexpr bool kFold = kCausal && kBlocksPerSm == 2;
 #include "warpgroup_parts.cuh"
 #include "zero_reference.cuh"
 
-// Consumers, then a warpgroup of producers, which leaves most of its registers to them. Where two blocks of two
-// consumers share a multiprocessor there are no registers for producers: each part refills its own ring, and a block
-// has one group.
-constexpr bool kSelfFed = kBlocksPerSm == 2 && kSplit == 2;
+// Consumers, then a warpgroup of producers, which leaves most of its registers to them; or consumers alone, of which
+// each part refills its own ring. Then a block has one group.
+constexpr bool kSelfFed = FEED != 0;
 constexpr int kThreads = kWarpgroup * (kConsumers + (kSelfFed ? 0 : 1));
 constexpr int kTileValues = kHeadDim / 2; // of each thread in a tile's output
 constexpr int kRowValues = kTileValues / 2;
 constexpr int kShare = kTileValues / kSplit; // of each thread after the parts are merged
 
-static_assert(LATER == 0 || !kSelfFed, "later is when producers have nothing else to do");
+static_assert(!kSelfFed || kBlocksPerSm == 2, "blocks that feed themselves have one group");
 static_assert(DIRECT != 2 || kSplit <= 2, "its warpgroups load a tile together");
 static_assert(kSplit == 1 || kSplit == 2 || kSplit == 4, "a share is stored 16 bytes a lane");
-static_assert(kBlocksPerSm == 2 ? kTiles == 1 && kSplit <= 2 : kConsumers == 2 || kConsumers == 4,
+static_assert(kBlocksPerSm == 2 ? kTiles == 1 && kSplit <= (kSelfFed ? 2 : 1) : kConsumers == 2 || kConsumers == 4,
               "registers are dealt out for these");
 
 // What a thread holds in each role; together as many as the block starts with.
