@@ -185,6 +185,7 @@ __device__ __forceinline__ bool merge_and_store(Consumer &self, SharedPlan &shar
             ws::write_packet(from[self.part < part ? self.part : self.part - 1], of_part, self.thread);
         }
         meet(self, shared);
+        WS_STAMP(ws::kMet);
         int row = self.part * kShare / kRowValues;
         float total = 0.0f;
 #pragma unroll
@@ -273,8 +274,10 @@ __device__ __forceinline__ void attend(Consumer &self, SharedPlan &shared, const
     }
     if (self.chunk >= 0) {
         wait_for_keys(self, shared, self.n_used);
+        WS_STAMP(ws::kKeysCame);
         start_scores(self, self.n_used);
         finish_scores<0>(self, shared, self.n_used);
+        WS_STAMP(ws::kScored);
         weigh<true, false>(self, shared, s);
         // Those that reach beyond the first query, then the rest.
         if (kCausal) {
@@ -289,6 +292,7 @@ __device__ __forceinline__ void attend(Consumer &self, SharedPlan &shared, const
         }
         start_output(self, shared);
         finish_output(self, shared, self.chunk);
+        WS_STAMP(ws::kOutputDone);
     } else if (kSplit > 1) {
         __syncwarp(); // the part may be without chunks, and some lanes still wait for the queries, released next
     }
@@ -340,6 +344,7 @@ __device__ __forceinline__ void consume(Consumer &self, SharedPlan &shared, Quer
         }
         self.first_query = group.first_query + self.tile * kTileM;
         self.softmax.reference[0] = self.softmax.reference[1] = 0.0f;
+        WS_STAMP(ws::kReady);
         if constexpr (kQueriesInRegisters) {
             arrange(self.queries, words, self.thread);
         } else if constexpr (kDirect) {
@@ -348,6 +353,7 @@ __device__ __forceinline__ void consume(Consumer &self, SharedPlan &shared, Quer
             // The one group of a block that feeds itself is loaded once.
             ws::mbarrier_wait(&shared.q_barriers[self.tile].full[0], kSelfFed ? 0 : self.n_groups & 1);
         }
+        WS_STAMP(ws::kQueriesCame);
         if (kSelfFed) {
             self.head = group.head;
         }
@@ -377,6 +383,7 @@ __device__ __forceinline__ void consume(Consumer &self, SharedPlan &shared, Quer
         long long offset = (static_cast<long long>(group.head) * s + self.first_query) * kHeadDim;
         if (self.first_query < s) { // the same in all parts of a tile
             outside |= merge_and_store(self, shared, o + offset, s);
+            WS_STAMP(ws::kStored);
         }
     }
     if (self.consumer == 0) {
@@ -414,6 +421,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, kBlocksPerSm)
     attention_fwd(const Element *q, const Element *k, const Element *v, Element *o, int b, int h, int s, int d_runtime,
                   int causal_runtime, int bf16_runtime, float scale, const __grid_constant__ ws::TensorMap q_map,
                   const __grid_constant__ ws::TensorMap k_map, const __grid_constant__ ws::TensorMap v_map) {
+    WS_STAMP(ws::kEntered);
     extern __shared__ __align__(1024) unsigned char shared_bytes[];
     SharedPlan &shared = *reinterpret_cast<SharedPlan *>(shared_bytes);
     int n_heads = b * h;
@@ -425,6 +433,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, kBlocksPerSm)
     if (produces) {
         init_part(shared, part);
         load_ahead(shared, group_of(blockIdx.x, 0, n_heads, s), part, q_map, k_map, v_map);
+        WS_STAMP(ws::kAsked);
     }
     QueryWords words;
     if (kDirect && producer_warp < 0) {
@@ -461,6 +470,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, kBlocksPerSm)
             consume(self, shared, words, q, o, n_heads, s, again);
             again = !again && must_repeat(&shared.done, &shared.again);
         } while (again);
+        WS_STAMP(ws::kLeft);
     }
 }
 

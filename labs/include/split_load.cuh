@@ -32,6 +32,7 @@ constexpr int kAtOnce = LATER == 0 ? 2 * SLOTS : LATER == 1 ? 2 : 1;
 constexpr bool kPairs = kCausal && kBlocksPerSm == 1;
 constexpr bool kFold = kCausal && kBlocksPerSm == 2;
 
+#include "stamps.cuh"
 #include "warpgroup_parts.cuh"
 #include "zero_reference.cuh"
 

@@ -161,6 +161,7 @@ __device__ __forceinline__ void weigh(Consumer &self, SharedPlan &shared, int s)
         finish_output(self, shared, self.chunk + kSplit);
     }
     raise(self.softmax, self.scores, self.weights);
+    WS_STAMP(ws::kWeighed + self.n_used);
 }
 
 // The scores and weights of the next chunk, and the output of this one.
