@@ -147,6 +147,10 @@ __device__ __forceinline__ bool merge_and_store(Consumer &self, SharedPlan &shar
     bool outside = false;
 #pragma unroll
     for (int row = 0; row < 2; row++) {
+        if constexpr (kSums == 2) {
+            sum[row] = ws::checked_row_sum<kBf16>(self.softmax.row_sums[2 * row]);
+            continue;
+        }
         sum[row] = ws::checked_sum<kBf16>(self.softmax.sum[row]);
         sum[row] += __shfl_xor_sync(0xFFFFFFFFu, sum[row], 1);
         sum[row] += __shfl_xor_sync(0xFFFFFFFFu, sum[row], 2);
@@ -258,6 +262,10 @@ __device__ __forceinline__ void find_references(Consumer &self, SharedPlan &shar
 // This part of the tile's output, and its sums.
 __device__ __forceinline__ void attend(Consumer &self, SharedPlan &shared, const Group &group, int s) {
     self.softmax.sum[0] = self.softmax.sum[1] = 0.0f;
+#pragma unroll
+    for (float &sum : self.softmax.row_sums) {
+        sum = 0.0f;
+    }
 #pragma unroll
     for (float &value : self.output) {
         value = 0.0f;

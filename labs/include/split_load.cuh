@@ -4,7 +4,7 @@
 // Chunks count from the end of the keys. Every part of the keys has a ring of slots and a thread that fills it.
 //
 // Parameters are macros, as the contracts set them: D, CAUSAL, BF16, TILES, SPLIT, BN, SLOTS, BLOCKS, TURNS, DIRECT, LATER,
-// FEED.
+// FEED, SUMS.
 #ifndef WS_SPLIT_LOAD_CUH
 #define WS_SPLIT_LOAD_CUH
 
@@ -21,6 +21,9 @@ constexpr int kBlockN = BN;              // keys
 constexpr int kSlots = SLOTS;            // of a part's ring
 constexpr bool kTurns = TURNS != 0 && kConsumers > 1;
 constexpr int kBlocksPerSm = BLOCKS;
+// Who adds up the weights: each thread its own before they are rounded (0), or the packed ones (1), or the tensor cores,
+// which give all of a row's (2).
+constexpr int kSums = SUMS;
 // Consumers load their queries themselves, at the block's entry, so that the copy engine begins with keys; and leave
 // them in registers, or put them to shared memory.
 constexpr bool kDirect = DIRECT != 0;

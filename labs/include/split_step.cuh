@@ -10,10 +10,53 @@ struct Softmax {
     float scale;        // of a score, times log2 e: from here on powers of two
     float reference[2]; // scaled score of each row that its exponentials are relative to
     float sum[2];       // of this thread's exponentials
+    float row_sums[4];  // the same of whole rows, each twice, if tensor cores add them up
 };
+
+// Of kCount packed weights of a row from number kFirst on, of this thread, by halves.
+template <int kFirst, int kCount>
+__device__ __forceinline__ unsigned sum_of_words(const Weights &weights, int row) {
+    if constexpr (kCount == 1) {
+        return weights[kFirst / 2][kFirst % 2 * 2 + row];
+    } else {
+        constexpr int kHalf = kCount / 2;
+        return ws::add_pairs<kBf16>(sum_of_words<kFirst, kHalf>(weights, row),
+                                    sum_of_words<kFirst + kHalf, kCount - kHalf>(weights, row));
+    }
+}
+
+// The scores become exponentials, which are packed.
+__device__ __forceinline__ void raise_packed(Softmax &softmax, Scores &scores, Weights &weights) {
+    constexpr unsigned kOnes = kBf16 ? 0x3F803F80u : 0x3C003C00u;
+#pragma unroll
+    for (int step = 0; step < kBlockN / 16; step++) {
+#pragma unroll
+        for (int i = 0; i < 8; i++) {
+            float &score = scores[8 * step + i];
+            score = ws::exp2_approx(score * softmax.scale - softmax.reference[i / 2 % 2]);
+        }
+#pragma unroll
+        for (int i = 4 * step; i < 4 * step + 4; i++) {
+            weights[i / 4][i % 4] = ws::pack<kBf16>(scores[2 * i], scores[2 * i + 1]);
+        }
+        if constexpr (kSums == 2) {
+            ws::mma_m16n8k16<kBf16>(softmax.row_sums, weights[step], kOnes, kOnes);
+        }
+    }
+    if constexpr (kSums == 1) {
+#pragma unroll
+        for (int row = 0; row < 2; row++) {
+            softmax.sum[row] += ws::sum_of_pair<kBf16>(sum_of_words<0, kBlockN / 8>(weights, row));
+        }
+    }
+}
 
 // The scores become exponentials, which join the sums, and are packed.
 __device__ __forceinline__ void raise(Softmax &softmax, Scores &scores, Weights &weights) {
+    if constexpr (kSums != 0) {
+        raise_packed(softmax, scores, weights);
+        return;
+    }
     constexpr int kPairs = kBlockN / 4;
     float sum[2][2] = {{softmax.sum[0], 0.0f}, {softmax.sum[1], 0.0f}}; // two chains a row
 #pragma unroll
