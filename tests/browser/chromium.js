@@ -29,9 +29,13 @@ const find = () => {
   );
 };
 
+/** Milliseconds after which something hangs; a busy machine is slow, and nothing waits this long for it. */
+export const PATIENCE = 180_000;
+
 export const launch = () =>
   chromium.launch({
     executablePath: find(),
+    timeout: PATIENCE,
     args: [
       "--disable-gpu",
       "--no-first-run",

@@ -9,7 +9,7 @@ import { dirname, join } from "node:path";
 import { after, before, describe, test } from "node:test";
 import { fileURLToPath, pathToFileURL } from "node:url";
 
-import { launch } from "./chromium.js";
+import { launch, PATIENCE } from "./chromium.js";
 
 const root = join(dirname(fileURLToPath(import.meta.url)), "../..");
 const folder = mkdtempSync(join(tmpdir(), "warpsmith-browser-"));
@@ -42,6 +42,7 @@ after(async () => {
 /** Opens a page and hands it to the test together with everything that it complained about. */
 const withPage = async (url, options, use) => {
   const context = await browser.newContext({ viewport: DESKTOP, ...options });
+  context.setDefaultTimeout(PATIENCE);
   const page = await context.newPage();
   const complaints = [];
   page.on("console", (message) => {

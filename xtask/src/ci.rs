@@ -60,8 +60,11 @@ fn provision_tools() -> Result<()> {
     }
     println!("ci: installing {}", missing.join(", "));
     let root = tidy::root();
-    step(&root, "apt-get update", "apt-get", &["update", "-qq"])?;
-    let mut install = vec!["install", "-y", "-qq", "--no-install-recommends"];
+    // A mirror may fail once, and a fresh machine may be busy updating itself.
+    let patient = ["-o", "Acquire::Retries=5", "-o", "DPkg::Lock::Timeout=300"];
+    step(&root, "apt-get update", "apt-get", &[&patient[..], &["update", "-qq"]].concat())?;
+    let mut install = patient.to_vec();
+    install.extend(["install", "-y", "-qq", "--no-install-recommends"]);
     install.extend(&missing);
     step(&root, "apt-get install", "apt-get", &install).context(hint)
 }

@@ -1,7 +1,6 @@
 //! What the unit tests of the gate and the clock share: a small lab, a fake machine that serves
 //! it, and requests.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use warpsmith_model::lab::LabFiles;
@@ -160,12 +159,12 @@ pub(crate) fn with_fast(
     fake
 }
 
-/// Returns a corpus that keeps nothing on disk.
+/// Returns a corpus that keeps nothing on disk, and whose contents are as many on a busy machine.
 pub(crate) fn corpus() -> Corpus {
-    Corpus::new(CorpusOptions::new(None))
+    Corpus::new(CorpusOptions { patience: f64::INFINITY, ..CorpusOptions::new(None) })
 }
 
-/// Returns a request for `10_fast`.
+/// Returns a request for `10_fast`, with time enough for a test that is held up.
 pub(crate) fn request(lab: &Lab, fidelity: Fidelity, workloads: &[&str]) -> Request {
     let kernel = lab.kernel("10_fast").expect("the lab has it");
     Request {
@@ -186,7 +185,7 @@ pub(crate) fn request(lab: &Lab, fidelity: Fidelity, workloads: &[&str]) -> Requ
             fidelity,
             seed: 7,
         },
-        limits: RequestLimits { incumbent_s: BTreeMap::new(), ..RequestLimits::default() },
+        limits: RequestLimits { timing_budget_s: 600.0, ..RequestLimits::default() },
     }
 }
 

@@ -18,13 +18,19 @@ use warpsmith_device::target::Target;
 use warpsmith_model::lab::{Kernel, LabFiles};
 use warpsmith_model::{
     BlobId, Candidate, CandidateId, Ceilings, Environment, FORMAT_VERSION, Fidelity, Finding,
-    Guard, Job, Lab, Origin, Request, RequestLimits, TrialId, Verdict, stats,
+    Guard, Job, Lab, Origin, Request, RequestLimits, TrialId, Verdict,
 };
 
 /// Cheats that never return are stopped after this long.
 const LAUNCH_DEADLINE_S: f64 = 2.0;
 /// Cheats that make the compiler explode are stopped after this long.
 const COMPILE_DEADLINE_S: f64 = 4.0;
+/// Everything else ends by itself, on a busy machine late.
+const LONG_DEADLINE_S: f64 = 120.0;
+/// The cheats that make the compiler explode.
+const BOMBS: [&str; 2] = ["908_expands_without_end", "910_assembler_bomb"];
+/// The kernel whose threads race.
+const RACES: &str = "410_races";
 /// Nobody needs precise times here.
 const TIMING_BUDGET_S: f64 = 0.1;
 
@@ -32,6 +38,8 @@ const TIMING_BUDGET_S: f64 = 0.1;
 const WITHOUT_A_TRICK: &str = "510_no_trick";
 /// A trick that gains less than this is lost in the noise of a busy machine.
 const LEAST_GAIN: f64 = 0.75;
+/// How often each is measured before something that seems to gain is said to.
+const ATTEMPTS: usize = 12;
 
 #[test]
 fn every_cheat_gets_the_verdict_that_its_contract_states() {
@@ -39,7 +47,11 @@ fn every_cheat_gets_the_verdict_that_its_contract_states() {
     let kernels = gate.lab.kernels.clone();
     let mut failures = Vec::new();
     for kernel in &kernels {
-        let expected = kernel.expect.expect("every kernel of this lab states its verdict");
+        let expected = match kernel.expect.expect("every kernel of this lab states its verdict") {
+            // One thread alone has nobody to race with, and computes what is right.
+            _ if kernel.name == RACES && gate.cpu.info().threads == 1 => Verdict::Passed,
+            stated => stated,
+        };
         let (finding, wall_s) = gate.judge(kernel);
         let outcome = &finding.trial.outcome;
         let got = outcome.verdict();
@@ -72,31 +84,32 @@ fn tricks_on_the_clock_gain_nothing() {
     let tricks: Vec<&Kernel> =
         kernels.iter().filter(|kernel| kernel.name.starts_with('5')).collect();
     assert!(tricks.iter().any(|kernel| kernel.name == WITHOUT_A_TRICK));
-    // A burst of other work on the machine must not look like a gain, so the better of two counts.
+    let honest = gate.lab.kernel(WITHOUT_A_TRICK).expect("it exists").clone();
+    // Other work on the machine only ever makes readings longer, so each one's fastest are compared. A gain
+    // stays one however often both are measured; what only seems one goes away when honest work has had a
+    // quiet moment too.
+    let mut fastest: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
     let mut gains: BTreeMap<&str, f64> = BTreeMap::new();
-    for _ in 0..2 {
-        let honest =
-            gate.median_times(gate.lab.kernel(WITHOUT_A_TRICK).expect("it exists").clone());
-        for kernel in &tricks {
-            let times = gate.median_times((*kernel).clone());
-            let ratio = times.iter().zip(&honest).map(|(time, honest)| time / honest);
-            let least = ratio.fold(f64::INFINITY, f64::min);
-            let best = gains.entry(kernel.name.as_str()).or_insert(0.0);
-            *best = best.max(least);
+    for attempt in 0..ATTEMPTS {
+        let seem_to_gain =
+            |kernel: &&&Kernel| attempt < 2 || gains[kernel.name.as_str()] < LEAST_GAIN;
+        let suspects: Vec<&Kernel> = tricks.iter().filter(seem_to_gain).copied().collect();
+        if suspects.is_empty() {
+            break;
         }
-    }
-    // One that seems to gain is measured again beside honest work: a gain stays one.
-    for kernel in &tricks {
-        for _ in 0..4 {
-            if gains[kernel.name.as_str()] >= LEAST_GAIN {
-                break;
-            }
-            let honest =
-                gate.median_times(gate.lab.kernel(WITHOUT_A_TRICK).expect("it exists").clone());
-            let times = gate.median_times((*kernel).clone());
-            let ratio = times.iter().zip(&honest).map(|(time, honest)| time / honest);
-            gains.insert(kernel.name.as_str(), ratio.fold(f64::INFINITY, f64::min));
+        for kernel in [&honest].into_iter().chain(suspects) {
+            let times = gate.fastest_times(kernel);
+            let best = fastest.entry(kernel.name.as_str()).or_insert_with(|| times.clone());
+            best.iter_mut().zip(times).for_each(|(best, time)| *best = best.min(time));
         }
+        gains = fastest
+            .iter()
+            .map(|(name, times)| {
+                let ratios =
+                    times.iter().zip(&fastest[WITHOUT_A_TRICK]).map(|(time, of)| time / of);
+                (*name, ratios.fold(f64::INFINITY, f64::min))
+            })
+            .collect();
     }
     eprintln!("time over the time of {WITHOUT_A_TRICK}:");
     for (name, ratio) in &gains {
@@ -111,10 +124,19 @@ fn work_that_was_not_done_as_stated_is_implausible() {
     let mut gate = Gate::new("implausible");
     gate.ceilings = Some(ceilings::measure(&mut gate.cpu).expect("the ceilings can be measured"));
     for kernel in &gate.lab.kernels.clone() {
-        let (finding, wall_s) = gate.judge(kernel);
-        let outcome = &finding.trial.outcome;
-        eprintln!("   {:<34} {wall_s:5.2} s  {}", kernel.name, outcome.describe());
-        assert_eq!(Some(outcome.verdict()), kernel.expect, "{}", outcome.describe());
+        for attempt in 1.. {
+            let (finding, wall_s) = gate.judge(kernel);
+            let outcome = &finding.trial.outcome;
+            eprintln!("   {:<34} {wall_s:5.2} s  {}", kernel.name, outcome.describe());
+            if Some(outcome.verdict()) == kernel.expect {
+                break;
+            }
+            // Where so much else runs that no launch had its threads at once, the trial says so; it may be
+            // judged again, and only then.
+            let is_busy = finding.trial.notes.iter().any(|note| note.contains("something else"));
+            let notes = finding.trial.notes.join("\n");
+            assert!(is_busy && attempt < ATTEMPTS, "{}\n{notes}", outcome.describe());
+        }
     }
 }
 
@@ -200,13 +222,19 @@ impl Gate {
         (finding, started.elapsed().as_secs_f64())
     }
 
-    /// Returns the median time on every workload of a kernel that passes.
-    fn median_times(&mut self, kernel: Kernel) -> Vec<f64> {
-        let (finding, _) = self.judge(&kernel);
+    /// Returns the fastest reading on every workload of a kernel that passes.
+    fn fastest_times(&mut self, kernel: &Kernel) -> Vec<f64> {
+        let (finding, _) = self.judge(kernel);
         let outcome = &finding.trial.outcome;
         assert_eq!(outcome.verdict(), Verdict::Passed, "{}: {}", kernel.name, outcome.describe());
         let measurements = outcome.measurements().iter();
-        measurements.map(|one| stats::median(&one.samples_s).expect("it was timed")).collect()
+        measurements
+            .map(|one| {
+                assert!(!one.samples_s.is_empty(), "{} was not timed", kernel.name);
+                let readings_s = one.samples_s.iter().chain(&one.disturbed_s);
+                readings_s.copied().fold(f64::INFINITY, f64::min)
+            })
+            .collect()
     }
 }
 
@@ -250,9 +278,11 @@ fn request(lab: &Lab, kernel: &Kernel) -> Request {
         fidelity: Fidelity::Full,
         seed: 20_260_131,
     };
+    let never_returns = kernel.expect == Some(Verdict::TimedOut);
+    let explodes = BOMBS.contains(&kernel.name.as_str());
     let limits = RequestLimits {
-        launch_deadline_s: LAUNCH_DEADLINE_S,
-        compile_deadline_s: COMPILE_DEADLINE_S,
+        launch_deadline_s: if never_returns { LAUNCH_DEADLINE_S } else { LONG_DEADLINE_S },
+        compile_deadline_s: if explodes { COMPILE_DEADLINE_S } else { LONG_DEADLINE_S },
         timing_budget_s: TIMING_BUDGET_S,
         ..RequestLimits::default()
     };

@@ -81,7 +81,7 @@ pub enum Outcome {
     Implausible {
         /// The workload with the impossible time.
         workload: String,
-        /// The median that was measured.
+        /// The fastest reading.
         time_s: f64,
         /// The least time that the measured ceilings allow.
         floor_s: f64,

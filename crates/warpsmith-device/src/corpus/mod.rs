@@ -32,7 +32,7 @@ use answers::{Answered, StagedContents};
 use authority::{Answer, Authorities};
 
 /// Where and how large.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct CorpusOptions {
     /// The folder that keeps the oracle's and the reference's answers between runs; none keeps
     /// nothing. Candidates must not be able to read it.
@@ -45,6 +45,9 @@ pub struct CorpusOptions {
     pub launch_deadline: Duration,
     /// How long a compiler may take for them.
     pub compile_deadline: Duration,
+    /// How many times the usual seconds the contents of a workload may cost. Without end, how many there are
+    /// does not depend on how fast the machine is.
+    pub patience: f64,
 }
 
 impl CorpusOptions {
@@ -58,6 +61,7 @@ impl CorpusOptions {
             python: PathBuf::from("python3"),
             launch_deadline: Duration::from_secs(120),
             compile_deadline: Duration::from_secs(120),
+            patience: 1.0,
         }
     }
 }
@@ -180,12 +184,13 @@ struct CaseSet {
 
 impl CaseSet {
     /// Returns how many contents this workload gets.
-    fn contents_that_pay(&self, lab: &Lab, plans: &[TensorPlan]) -> usize {
+    fn contents_that_pay(&self, lab: &Lab, plans: &[TensorPlan], patience: f64) -> usize {
         let (time_s, case_s) = match lab.target {
             TargetKind::Cpu => (CONTENTS_TIME_S, self.case_s),
             TargetKind::Cuda => (CONTENTS_TIME_BESIDE_CUDA_S, self.answer_s),
         };
         let case_bytes = case_bytes(plans);
+        let case_s = case_s / patience;
         let a_session = contents_that_pay(SESSION_CONTENTS_TIME_S, case_s, case_bytes);
         contents_that_pay(time_s, case_s, case_bytes).max(a_session.min(SESSION_CONTENTS))
     }
@@ -319,7 +324,7 @@ impl Corpus {
             // The first case tells what a case costs.
             Want::AsManyAsPay => self
                 .extend(target, lab, shape, &key, &plans, &mut set, 1)
-                .map(|()| set.contents_that_pay(lab, &plans)),
+                .map(|()| set.contents_that_pay(lab, &plans, self.options.patience)),
         };
         let cases = wanted.and_then(|wanted| {
             self.extend(target, lab, shape, &key, &plans, &mut set, wanted)?;

@@ -197,6 +197,8 @@ fn one_session_is_enough_for_a_trial_unless_answers_are_dear() {
         [(0.001, 64), (0.04, 7), (0.15, SESSION_CONTENTS), (0.25, 4), (2.0, 3)]
     {
         let set = CaseSet { case_s, ..CaseSet::default() };
-        assert_eq!(set.contents_that_pay(&lab, &plans), expected, "{case_s} s");
+        assert_eq!(set.contents_that_pay(&lab, &plans, 1.0), expected, "{case_s} s");
+        let without_hurry = set.contents_that_pay(&lab, &plans, f64::INFINITY);
+        assert_eq!(without_hurry, MOST_CONTENTS, "{case_s} s");
     }
 }

@@ -194,10 +194,15 @@ mod tests {
     #[cfg(target_arch = "x86_64")]
     fn the_counters_rate_agrees_with_the_clock() {
         let rate = device_info(1).ticks_per_s.expect("x86-64 has a counter");
-        let (clock, counter) = (std::time::Instant::now(), ticks().expect("has a counter"));
-        std::thread::sleep(std::time::Duration::from_millis(50));
-        let counted = (ticks().expect("has a counter") - counter) as f64;
-        let measured = counted / clock.elapsed().as_secs_f64();
-        assert!((measured / rate - 1.0).abs() < 0.01, "measured {measured}, stated {rate}");
+        let measure = || {
+            let (clock, counter) = (std::time::Instant::now(), ticks().expect("has a counter"));
+            std::thread::sleep(std::time::Duration::from_millis(50));
+            let counted = (ticks().expect("has a counter") - counter) as f64;
+            counted / clock.elapsed().as_secs_f64()
+        };
+        // Something else may run between the readings of the clock and of the counter; not every time.
+        let measured: Vec<f64> = (0..20).map(|_| measure()).collect();
+        let agrees = measured.iter().any(|measured| (measured / rate - 1.0).abs() < 0.01);
+        assert!(agrees, "measured {measured:?}, stated {rate}");
     }
 }

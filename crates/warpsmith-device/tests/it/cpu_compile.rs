@@ -260,6 +260,9 @@ fn many_threads_build_the_same_unit_once() {
     assert_eq!(left, 0, "working folders are removed");
 }
 
+/// What is not stopped goes on for much longer; a busy machine stops it late.
+const LONG_BEFORE_IT_ENDS: Duration = Duration::from_secs(120);
+
 #[test]
 fn a_compiler_that_hangs_is_killed_with_its_children() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -273,14 +276,15 @@ fn a_compiler_that_hangs_is_killed_with_its_children() {
     );
     let unit = Unit {
         compiler: script.display().to_string(),
-        deadline: Duration::from_millis(400),
+        // On a busy machine a shell takes a while to say its first word.
+        deadline: Duration::from_secs(3),
         ..unit(&good_kernel())
     };
     let began = Instant::now();
     let (message, log) = rejected(&unit);
-    assert_eq!(message, "the compiler did not finish within 0.4 s");
+    assert_eq!(message, "the compiler did not finish within 3 s");
     assert_eq!(log, "working\n");
-    assert!(began.elapsed() < Duration::from_secs(5));
+    assert!(began.elapsed() < LONG_BEFORE_IT_ENDS, "{:?}", began.elapsed());
 }
 
 #[test]
@@ -323,7 +327,7 @@ fn a_source_that_includes_itself_without_end_is_stopped() {
         let unit = Unit { deadline: Duration::from_secs(3), ..with_compiler(&source, compiler) };
         let began = Instant::now();
         let (_, log) = rejected(&unit);
-        assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
+        assert!(began.elapsed() < LONG_BEFORE_IT_ENDS, "{:?}", began.elapsed());
         assert!(log.len() < 300 << 10, "{} bytes", log.len());
     }
 }

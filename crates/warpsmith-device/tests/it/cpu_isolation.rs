@@ -6,6 +6,9 @@ use crate::support::*;
 use warpsmith_device::target::{Extent, Fault, Target};
 use warpsmith_model::{CrashCause, Guard};
 
+/// For what never ends. Loading a kernel counts too, and takes a while on a busy machine.
+const SHORT_DEADLINE: Duration = Duration::from_secs(2);
+
 /// Runs a kernel that must crash; compares the words for it.
 fn check(body: &str, expected: &str) {
     let cause = Bench::new().crash(&with_headers(body));
@@ -194,12 +197,12 @@ fn an_endless_kernel_is_killed_at_its_deadline() {
     let artifact = bench.compile(&kernel("    for (;;) __asm__ volatile(\"\");"));
     let program = program(artifact, 10);
     let case = bench.stage(10);
-    let deadline = Duration::from_millis(300);
-    let mut session = bench.cpu.open(&program, &[case], deadline).expect("opens");
+    let mut session = bench.cpu.open(&program, &[case], SHORT_DEADLINE).expect("opens");
     let began = Instant::now();
     let fault = session.launch(&[0], &Extent::All).expect_err("it never ends");
-    assert!(matches!(fault, Fault::TimedOut { limit_s } if limit_s == 0.3), "{fault}");
-    assert!(began.elapsed() < Duration::from_secs(3), "{:?}", began.elapsed());
+    assert!(matches!(fault, Fault::TimedOut { limit_s } if limit_s == 2.0), "{fault}");
+    let took = began.elapsed();
+    assert!(took >= SHORT_DEADLINE && took < Duration::from_secs(60), "{took:?}");
     let fault = session.launch(&[0], &Extent::All).expect_err("the process is gone");
     assert!(matches!(fault, Fault::Crashed(_)), "{fault}");
 }
@@ -244,9 +247,21 @@ fn scribbling_over_all_writable_memory_harms_nobody_else() {
     let artifact = bench.compile(&with_headers(body));
     let program = program(artifact, 100);
     let case = bench.stage(100);
-    let mut session = bench.cpu.open(&program, &[case], Duration::from_millis(500)).expect("opens");
-    let fault = session.launch(&[0], &Extent::All).expect_err("the session is ruined");
-    assert!(matches!(fault, Fault::TimedOut { .. } | Fault::Crashed(_)), "{fault}");
+    let mut session = bench.cpu.open(&program, &[case], SHORT_DEADLINE).expect("opens");
+    match session.launch(&[0], &Extent::All) {
+        Err(fault) => {
+            assert!(matches!(fault, Fault::TimedOut { .. } | Fault::Crashed(_)), "{fault}");
+        }
+        // One thread alone waits for nobody, and says that it is done.
+        Ok(_) => {
+            let output = floats(session.output(0, 2));
+            assert!(output.iter().all(|value| value.is_nan()), "nothing was computed: {output:?}");
+        }
+    }
+    drop(session);
+    let mut session = bench.open(&good_kernel(), 100).expect("the next one opens");
+    session.launch(&[0], &Extent::All).expect("runs");
+    assert_eq!(floats(session.output(0, 2)), expected(100));
 }
 
 #[test]

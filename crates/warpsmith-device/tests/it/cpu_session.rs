@@ -180,10 +180,13 @@ fn launches_are_timed_and_counted() {
     program.launches[0].blocks = 1;
     let case = bench.stage(16);
     let mut session = bench.cpu.open(&program, &[case], DEADLINE).expect("opens");
-    let clocked = session.launch(&[0], &Extent::All).expect("runs");
-    assert!(clocked.elapsed_s >= 0.02, "{clocked:?}");
-    if let (Some(ticks), Some(rate)) = (clocked.ticks, bench.cpu.info().ticks_per_s) {
-        let ratio = ticks as f64 / rate / clocked.elapsed_s;
-        assert!((ratio - 1.0).abs() < 0.01, "{clocked:?}");
-    }
+    let Some(rate) = bench.cpu.info().ticks_per_s else { return };
+    // Something else may run between the readings of the clock and of the counter; not every time.
+    let agrees = (0..50).any(|_| {
+        let clocked = session.launch(&[0], &Extent::All).expect("runs");
+        assert!(clocked.elapsed_s >= 0.02, "{clocked:?}");
+        let ticks = clocked.ticks.expect("there is a counter");
+        (ticks as f64 / rate / clocked.elapsed_s - 1.0).abs() < 0.01
+    });
+    assert!(agrees, "the counter disagrees with the clock");
 }

@@ -120,7 +120,7 @@ fn a_wait_that_the_server_asks_for_is_kept() {
     ask(&server.panel("openai", "", &Interrupt::default())).expect("a reply");
     assert!(started.elapsed() >= Duration::from_millis(400), "{:?}", started.elapsed());
     let long = Server::start(|_, _, stream| respond(stream, 429, "retry-after: 3600\r\n", b""));
-    let words = failure(&long.panel("openai", "timeout_s = 5", &Interrupt::default()));
+    let words = failure(&long.panel("openai", "timeout_s = 60", &Interrupt::default()));
     assert!(words.contains("no time is left"), "{words}");
     assert_eq!(long.requests(), 1, "there is no time for a second attempt");
 }
@@ -197,11 +197,11 @@ fn huge_answers_and_nonsense_end_early() {
 #[test]
 fn a_provider_that_never_answers_is_given_up_at_the_deadline() {
     let server = Server::start(|_, _, _| std::thread::sleep(Duration::from_secs(600)));
-    let panel = server.panel("openai", "timeout_s = 0.4", &Interrupt::default());
+    let panel = server.panel("openai", "timeout_s = 1", &Interrupt::default());
     let started = Instant::now();
     let words = failure(&panel);
     assert!(words.contains("no answer"), "{words}");
-    assert!(started.elapsed() < Duration::from_secs(20), "{:?}", started.elapsed());
+    assert!(started.elapsed() < Duration::from_secs(120), "{:?}", started.elapsed());
     // Nobody listens there at all.
     let text = "[[model]]\nname = \"one\"\nprovider = \"openai\"\nmodel = \"m\"\nretries = 1\n\
                 base_url = \"http://127.0.0.1:1\"";

@@ -82,7 +82,7 @@ fn a_bundle_has_everything_and_its_hashes() {
 fn a_rerun_takes_over_what_the_environment_already_measured() {
     let project = Project::new();
     let arguments =
-        ["tune", "labs/probe", "--budget", "6", "--time", "20", "--seed", "3", "--json"];
+        ["tune", "labs/probe", "--budget", "6", "--time", "600", "--seed", "3", "--json"];
     project.ok(&arguments);
     let first = project.evaluations();
     project.ok(&arguments);

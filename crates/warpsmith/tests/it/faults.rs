@@ -10,7 +10,7 @@ use crate::support::{Project, kill, processes_with, text, wait_for};
 /// Far more trials than it stores before it is killed.
 const LONG: [&str; 8] = ["tune", "labs/probe", "--budget", "400", "--time", "4", "--seed", "1"];
 
-const QUICK: [&str; 8] = ["tune", "labs/probe", "--budget", "4", "--time", "20", "--seed", "1"];
+const QUICK: [&str; 8] = ["tune", "labs/probe", "--budget", "4", "--time", "600", "--seed", "1"];
 
 #[test]
 fn a_corrupt_store_is_named_and_left_alone() {
@@ -81,7 +81,7 @@ fn a_full_disk_stops_the_campaign_and_keeps_what_was_recorded() {
         "--budget",
         "400",
         "--time",
-        "120",
+        "1200",
         "--seed",
         "1",
         "--evidence",
@@ -103,7 +103,7 @@ fn two_campaigns_share_one_store() {
     let project = Project::new();
     let start = |seed: &str| {
         project
-            .command(&["tune", "labs/probe", "--budget", "5", "--time", "20", "--seed", seed])
+            .command(&["tune", "labs/probe", "--budget", "5", "--time", "600", "--seed", seed])
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
@@ -194,7 +194,7 @@ fn a_compiler_killed_in_the_middle_costs_one_trial_at_most() {
     let project = Project::new();
     let path = with_compiler(&project, &mostly_good_compiler("sleep 0.3"));
     let campaign = project
-        .command(&["tune", "labs/probe", "--budget", "6", "--time", "60", "--seed", "1"])
+        .command(&["tune", "labs/probe", "--budget", "6", "--time", "600", "--seed", "1"])
         .env("PATH", path)
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -237,7 +237,7 @@ fn cheats_in_the_middle_of_a_campaign_cost_one_trial_each() {
         "--budget",
         "400",
         "--time",
-        "120",
+        "1200",
         "--seed-from",
         "none",
     ]);

@@ -298,8 +298,10 @@ fn a_module_that_never_ends_is_ended_with_what_it_started() {
     let project = project();
     let good = std::fs::read_to_string(example()).expect("the example");
     let started = project.path().join("started");
+    // Seconds that no other process on this machine sleeps.
+    let seconds = format!("98765.{}", std::process::id());
     let endless = format!(
-        "import subprocess, time\nsubprocess.Popen(['sleep', '98765'])\nopen({:?}, 'w').close()\n\
+        "import subprocess, time\nsubprocess.Popen(['sleep', '{seconds}'])\nopen({:?}, 'w').close()\n\
          time.sleep(98765)\nbatch = 24",
         started.display().to_string()
     );
@@ -308,7 +310,7 @@ fn a_module_that_never_ends_is_ended_with_what_it_started() {
     assert!(said.contains("within 20 s") && said.contains("--deadline"), "{said}");
     assert!(started.exists(), "it did run");
     // A signal takes a moment to arrive.
-    let left = || crate::support::processes_with(&["sleep", "98765"]);
+    let left = || crate::support::processes_with(&["sleep", &seconds]);
     crate::support::wait_for("its child to end", || left().is_empty());
 }
 

@@ -67,7 +67,16 @@ fn a_killed_worker_is_replaced_and_the_campaign_goes_on() {
     let project = Project::new();
     let evidence = project.path().join("evidence").display().to_string();
     let campaign = project
-        .command(&["tune", "labs/probe", "--budget", "12", "--time", "60", "--evidence", &evidence])
+        .command(&[
+            "tune",
+            "labs/probe",
+            "--budget",
+            "12",
+            "--time",
+            "600",
+            "--evidence",
+            &evidence,
+        ])
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()

@@ -6,7 +6,8 @@ use crate::support::Project;
 
 /// The flags of a short search of the scaffold's tunable kernel.
 fn tune<'a>(further: &[&'a str]) -> Vec<&'a str> {
-    let short = ["tune", "labs/probe", "--time", "60", "--seed", "3"];
+    // The number of trials ends it; on a busy machine a minute may not be enough for them.
+    let short = ["tune", "labs/probe", "--time", "1200", "--seed", "3"];
     short.into_iter().chain(further.iter().copied()).collect()
 }
 
