@@ -32,6 +32,7 @@ pub mod lab;
 mod models;
 mod profile;
 mod record;
+mod remark;
 pub mod rng;
 pub mod roofline;
 mod settings;
@@ -66,6 +67,7 @@ pub use record::{
     PairedRounds, RunRecord, RunStatus, RunTrial, ScalarKind, ScalarRecord, TensorRecord,
     TunableRecord, WorkloadRecord,
 };
+pub use remark::{Loss, Remark, compiler_notes, remarks};
 pub use settings::{Goal, Objective, PROGRESS, RunSettings, SeedFrom, Until};
 pub use trial::{
     Blob, Build, CrashCause, ErrorSize, Finding, Measurement, Mismatch, MismatchKind, Outcome,
