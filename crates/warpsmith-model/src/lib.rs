@@ -43,6 +43,7 @@ mod trial;
 pub mod units;
 mod value;
 mod wire;
+mod writer;
 
 pub use ablation::{AblationArm, AblationDifference, AblationRecord, SIGNIFICANT_P};
 pub use candidate::{Candidate, Fidelity, Job, KernelText, Origin, Request, RequestLimits};
@@ -75,6 +76,7 @@ pub use trial::{
 };
 pub use value::{DType, Params, Value};
 pub use wire::{Answer, Ask, CompareRequest, ContenderRequest, LabRef, ProfileRequest, Profiled};
+pub use writer::Writer;
 
 /// The version of every stored document; bumped with any change of these types.
 pub const FORMAT_VERSION: u32 = 1;
