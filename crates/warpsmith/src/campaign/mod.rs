@@ -43,7 +43,7 @@ const RECORD_BUDGET_S: f64 = 1.0;
 
 pub(crate) use decide::{Finalists, Winner, missing_words};
 pub(crate) use restore::restore;
-pub(crate) use steps::{Interrupted, Pace, kernel_of, rung_of};
+pub(crate) use steps::{Interrupted, Pace, kernel_of, refuse_front, rung_of};
 pub(crate) use until::check_until;
 
 /// A run in progress.
