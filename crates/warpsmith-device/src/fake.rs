@@ -41,6 +41,7 @@ pub struct Fake {
     compiled: Vec<Unit>,
     sanitizer: Option<Judge>,
     sanitizer_deadlines: Vec<Duration>,
+    compiler_log: String,
     state: Option<State>,
     warm_share: Option<f64>,
 }
@@ -141,6 +142,7 @@ impl Fake {
             compiled: Vec::new(),
             sanitizer: None,
             sanitizer_deadlines: Vec::new(),
+            compiler_log: String::new(),
             state: None,
             warm_share: None,
         }
@@ -180,6 +182,12 @@ impl Fake {
         run: impl FnMut(&mut FakeCall<'_>) -> Result<f64, Fault> + 'static,
     ) -> &mut Self {
         self.kernels.insert(file_name.to_string(), Rc::new(RefCell::new(run)));
+        self
+    }
+
+    /// Says what the compiler says of every unit that it compiles.
+    pub fn compiler_says(&mut self, log: &str) -> &mut Self {
+        self.compiler_log = log.to_string();
         self
     }
 
@@ -254,7 +262,7 @@ impl Target for Fake {
             path: PathBuf::from(&unit.file_name),
             binary: BlobId::from(hasher),
             command: std::iter::once(&unit.compiler).chain(&unit.flags).cloned().collect(),
-            log: String::new(),
+            log: self.compiler_log.clone(),
             compile_s: 0.0,
             cached: false,
         })

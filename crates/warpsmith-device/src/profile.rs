@@ -8,7 +8,7 @@ use warpsmith_model::diagnose::table::LaunchRow;
 use warpsmith_model::lab::{Kernel, Workload};
 use warpsmith_model::{
     CounterSource, Counters, FileBlob, Lab, LaunchCode, LaunchProfile, ProfileRequest, Profiled,
-    WorkloadProfile,
+    WorkloadProfile, remarks,
 };
 
 use crate::corpus::{Corpus, Want};
@@ -131,6 +131,7 @@ fn missing(why: &NoRecording) -> CounterSource {
 /// launches of its own name alone.
 fn launches(program: &Program, rows: &[LaunchRow]) -> Vec<LaunchProfile> {
     let used = resources(&program.artifact.log);
+    let remarked = remarks(&program.artifact.log);
     let mut rows: Vec<&LaunchRow> = rows.iter().collect();
     let grid: &[GridLaunch] = program.grid.as_ref().map_or(&[], |grid| &grid.launches);
     grid.iter()
@@ -139,12 +140,17 @@ fn launches(program: &Program, rows: &[LaunchRow]) -> Vec<LaunchProfile> {
             let extent = |extents: [u32; 3]| -> u64 {
                 extents.iter().map(|extent| u64::from(*extent)).product()
             };
+            // What is said of a function that is called, or of nothing by name, concerns every launch.
+            let is_kernel = |name: &String| used.iter().any(|function| function.entry == *name);
+            let concerns = |name: &String| *name == launch.entry || !is_kernel(name);
+            let remarks = remarked.iter().filter(|it| it.function.as_ref().is_none_or(concerns));
             let code = LaunchCode {
                 blocks: extent(launch.grid),
                 threads: extent(launch.block) as u32,
                 registers: function.map_or(0, |it| it.registers),
                 spill_bytes: function.map_or(0, |it| it.spill_bytes),
                 smem_bytes: launch.smem_bytes + function.map_or(0, |it| it.static_smem_bytes),
+                remarks: remarks.cloned().collect(),
             };
             let place = rows.iter().position(|row| row.kernel == launch.entry);
             let row = place.map(|place| rows.remove(place));
@@ -178,12 +184,8 @@ mod tests {
         }
     }
 
-    #[test]
-    fn launches_are_paired_with_rows_by_name_and_in_order() {
-        let log = "ptxas info    : Compiling entry function 'split' for 'sm_90a'\n    \
-                   0 bytes stack frame, 8 bytes spill stores, 8 bytes spill loads\n\
-                   ptxas info    : Used 96 registers, used 1 barriers, 24 bytes smem\n";
-        let program = Program {
+    fn program(log: &str, launches: Vec<GridLaunch>) -> Program {
+        Program {
             artifact: Artifact {
                 path: "kernel.cubin".into(),
                 binary: warpsmith_model::BlobId::of(b""),
@@ -198,12 +200,17 @@ mod tests {
             scratch: Vec::new(),
             launches: Vec::new(),
             gemm: None,
-            grid: Some(GridProgram {
-                launches: vec![launch("split", 5), launch("join", 1), launch("split", 7)],
-                maps: Vec::new(),
-                scalar_types: Vec::new(),
-            }),
-        };
+            grid: Some(GridProgram { launches, maps: Vec::new(), scalar_types: Vec::new() }),
+        }
+    }
+
+    #[test]
+    fn launches_are_paired_with_rows_by_name_and_in_order() {
+        let log = "ptxas info    : Compiling entry function 'split' for 'sm_90a'\n    \
+                   0 bytes stack frame, 8 bytes spill stores, 8 bytes spill loads\n\
+                   ptxas info    : Used 96 registers, used 1 barriers, 24 bytes smem\n";
+        let all = vec![launch("split", 5), launch("join", 1), launch("split", 7)];
+        let program = program(log, all);
         let row = |kernel: &str, grid: f64| LaunchRow {
             kernel: kernel.to_string(),
             metrics: [("launch__grid_size".to_string(), grid)].into(),
@@ -225,8 +232,35 @@ mod tests {
             registers: 96,
             spill_bytes: 16,
             smem_bytes: 1024,
+            remarks: Vec::new(),
         };
         assert_eq!(found[0].code, code);
         assert_eq!(found[1].code.registers, 0, "not in the compiler's report");
+    }
+
+    #[test]
+    fn remarks_go_to_the_launches_that_they_concern() {
+        let serialized = |function: &str| {
+            format!(
+                "ptxas info    : (C7510) Potential Performance Loss: wgmma.mma_async instructions are \
+                 serialized due to ill formed pipeline stage in the function '{function}'\n"
+            )
+        };
+        let log = format!(
+            "ptxas info    : (C7505) Potential Performance Loss: 'setmaxnreg' ignored to allow \
+             debugging.\n{}{}\
+             ptxas info    : Compiling entry function 'split' for 'sm_90a'\n\
+             ptxas info    : Compiling entry function 'join' for 'sm_90a'\n",
+            serialized("split"),
+            serialized("called")
+        );
+        let program = program(&log, vec![launch("split", 1), launch("join", 1)]);
+        let found = launches(&program, &[]);
+        let functions: Vec<Vec<Option<&str>>> = found
+            .iter()
+            .map(|it| it.code.remarks.iter().map(|remark| remark.function.as_deref()).collect())
+            .collect();
+        let expected = [vec![None, Some("split"), Some("called")], vec![None, Some("called")]];
+        assert_eq!(functions, expected);
     }
 }

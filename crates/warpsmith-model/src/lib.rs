@@ -32,6 +32,7 @@ pub mod lab;
 mod models;
 mod profile;
 mod record;
+mod remark;
 pub mod rng;
 pub mod roofline;
 mod settings;
@@ -42,6 +43,7 @@ mod trial;
 pub mod units;
 mod value;
 mod wire;
+mod writer;
 
 pub use ablation::{AblationArm, AblationDifference, AblationRecord, SIGNIFICANT_P};
 pub use candidate::{Candidate, Fidelity, Job, KernelText, Origin, Request, RequestLimits};
@@ -66,6 +68,7 @@ pub use record::{
     PairedRounds, RunRecord, RunStatus, RunTrial, ScalarKind, ScalarRecord, TensorRecord,
     TunableRecord, WorkloadRecord,
 };
+pub use remark::{Loss, Remark, compiler_notes, remarks};
 pub use settings::{Goal, Objective, PROGRESS, RunSettings, SeedFrom, Until};
 pub use trial::{
     Blob, Build, CrashCause, ErrorSize, Finding, Measurement, Mismatch, MismatchKind, Outcome,
@@ -73,6 +76,7 @@ pub use trial::{
 };
 pub use value::{DType, Params, Value};
 pub use wire::{Answer, Ask, CompareRequest, ContenderRequest, LabRef, ProfileRequest, Profiled};
+pub use writer::Writer;
 
 /// The version of every stored document; bumped with any change of these types.
 pub const FORMAT_VERSION: u32 = 1;

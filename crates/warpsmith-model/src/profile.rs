@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::diagnose::Counters;
-use crate::{BlobId, CandidateId, EnvironmentId, LabId, Params, TrialId};
+use crate::{BlobId, CandidateId, EnvironmentId, LabId, Params, Remark, TrialId};
 
 /// One candidate, profiled on some of a lab's workloads.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -59,7 +59,7 @@ pub struct LaunchProfile {
 }
 
 /// What a launch uses, known without running it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LaunchCode {
     /// Blocks of the grid.
     pub blocks: u64,
@@ -71,6 +71,9 @@ pub struct LaunchCode {
     pub spill_bytes: u32,
     /// Bytes of shared memory of a block.
     pub smem_bytes: u32,
+    /// What the compiler remarked about the function, or about all of its module.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub remarks: Vec<Remark>,
 }
 
 /// Where counters are from.

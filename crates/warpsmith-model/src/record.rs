@@ -37,16 +37,19 @@ pub struct RunRecord {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "status")]
 pub enum RunStatus {
-    /// Not ended, as far as the evidence knows; a run that was killed stays like this.
+    /// Not ended, and a process that writes to it is there.
     Running,
+    /// Not ended, and nobody here can tell whether it goes on: it is written on another machine, or was before
+    /// this one started, or the evidence does not say by whom. Never recorded; it is what a reader finds.
+    Unknown,
     /// Its budget or its space was used up.
     Finished {
         /// When, in seconds since 1970.
         ended_unix_s: f64,
     },
-    /// Somebody stopped it.
+    /// Somebody stopped it, or killed it.
     Interrupted {
-        /// When, in seconds since 1970.
+        /// When, in seconds since 1970; of one that was killed, when it last recorded a trial, or began.
         ended_unix_s: f64,
     },
     /// We broke.
@@ -63,6 +66,7 @@ impl RunStatus {
     pub fn name(&self) -> &'static str {
         match self {
             Self::Running => "running",
+            Self::Unknown => "unknown",
             Self::Finished { .. } => "finished",
             Self::Interrupted { .. } => "interrupted",
             Self::Failed { .. } => "failed",
@@ -72,7 +76,7 @@ impl RunStatus {
     /// Returns when the run ended, in seconds since 1970.
     pub fn ended_unix_s(&self) -> Option<f64> {
         match self {
-            Self::Running => None,
+            Self::Running | Self::Unknown => None,
             Self::Finished { ended_unix_s }
             | Self::Interrupted { ended_unix_s }
             | Self::Failed { ended_unix_s, .. } => Some(*ended_unix_s),

@@ -108,6 +108,14 @@ impl Goal {
         }
     }
 
+    /// Says whether such a campaign searches the parameters of a kernel.
+    pub fn searches(self) -> bool {
+        match self {
+            Self::Run | Self::Micro | Self::Tune | Self::Evolve | Self::Evidence => true,
+            Self::Check | Self::Compare | Self::Profile | Self::Mcp => false,
+        }
+    }
+
     /// Says whether a campaign that was stopped can go on; the others are quicker to start again.
     pub fn can_resume(self) -> bool {
         match self {

@@ -20,7 +20,7 @@ use warpsmith_device::{bind, compile_unit, evaluate};
 use warpsmith_model::lab::{Grid, Kernel, TargetKind, TensorMap, lookup_all};
 use warpsmith_model::{
     Answer, Ask, Blob, BlobId, Build, DeviceInfo, Environment, EnvironmentId, Expr, Finding,
-    Hasher, Lab, Outcome, Request, Trial, TrialId,
+    Hasher, Lab, Outcome, Request, Trial, TrialId, compiler_notes,
 };
 
 use crate::ahead::{Ahead, Failure};
@@ -218,8 +218,14 @@ impl Pool {
         let request = &queued.request;
         let mut builds = Vec::new();
         let mut blobs = Vec::new();
+        let mut notes = Vec::new();
         for unit in self.units(lab, &queued.kernel, request)? {
             let artifact = compile_unit(&self.project.artifacts(), &unit).ok()?;
+            for note in compiler_notes(&artifact.log) {
+                if !notes.contains(&note) {
+                    notes.push(note);
+                }
+            }
             let log = Blob::new(artifact.log);
             builds.push(Build {
                 binary: artifact.binary,
@@ -239,6 +245,7 @@ impl Pool {
             builds,
             outcome: twin.outcome.clone(),
             same_binary_as: Some(twin.id),
+            notes,
             ..asked
         };
         (twin.id != trial.id).then_some(Finding { trial, blobs })

@@ -8,7 +8,7 @@ use warpsmith_model::lab::{Baseline, BaselineProgram, Kernel, Role, Workload};
 use warpsmith_model::rng::Rng;
 use warpsmith_model::{
     Blob, Build, Environment, ErrorSize, Fidelity, Guard, Job, Lab, Mismatch, MismatchKind,
-    Outcome, Params, Request, RequestLimits, Stage,
+    Outcome, Params, Request, RequestLimits, Stage, compiler_notes,
 };
 
 use crate::bind;
@@ -270,6 +270,12 @@ impl<'a> Bench<'a> {
                 cached: artifact.cached,
                 log: log.id,
             });
+            // Shapes share remarks, as they share most of their code.
+            for note in compiler_notes(&artifact.log) {
+                if !self.notes.contains(&note) {
+                    self.notes.push(note);
+                }
+            }
             if !self.blobs.contains(&log) {
                 self.blobs.push(log);
             }

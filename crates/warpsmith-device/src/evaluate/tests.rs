@@ -69,6 +69,19 @@ fn a_right_kernel_passes_every_fidelity_with_its_true_times() {
 }
 
 #[test]
+fn what_the_compiler_gave_away_is_noted_once() {
+    let line = "ptxas info    : (C7510) Potential Performance Loss: wgmma.mma_async instructions are \
+                serialized due to ill formed pipeline stage in the function 'fast'";
+    for fidelity in [Fidelity::Micro, Fidelity::Rank, Fidelity::Full] {
+        let mut fake = machine();
+        fake.compiler_says(&format!("{line}\nptxas info    : Used 30 registers\n"));
+        let notes = trial(&mut fake, fidelity).notes;
+        assert_eq!(notes.len(), 1, "{notes:?}");
+        assert!(notes[0].starts_with("compiler: serialized (C7510): wgmma.mma_async"), "{notes:?}");
+    }
+}
+
+#[test]
 fn every_way_of_being_wrong_is_found_where_it_happens() {
     let wrong = |change: fn(&mut Vec<f64>)| {
         let mut fake = with_fast(machine(), move |_, values| {

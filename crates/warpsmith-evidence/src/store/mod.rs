@@ -18,6 +18,7 @@ mod read;
 mod runs;
 mod verify;
 mod write;
+mod writers;
 
 use std::path::{Path, PathBuf};
 

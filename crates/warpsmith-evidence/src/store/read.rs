@@ -16,6 +16,7 @@ use warpsmith_model::{
 
 use super::Store;
 use super::write::{json_text, named_blobs};
+use super::writers::WRITER;
 use crate::error::StoreError;
 use crate::summary::{TrialSummary, WorkloadTime};
 
@@ -212,11 +213,11 @@ impl Store {
         self.parsed_documents(run, kind)
     }
 
-    /// Returns the kinds of documents that a run has.
+    /// Returns the kinds of documents that a run has, beside the store's own.
     pub fn document_kinds(&self, run: &RunId) -> Result<Vec<String>, StoreError> {
         self.rows(
-            "SELECT DISTINCT kind FROM documents WHERE run = ?1 ORDER BY kind",
-            [self.run_number(run)?],
+            "SELECT DISTINCT kind FROM documents WHERE run = ?1 AND kind <> ?2 ORDER BY kind",
+            params![self.run_number(run)?, WRITER],
             |row| row.get(0),
         )
     }

@@ -56,7 +56,8 @@ impl Store {
         let status =
             serde_json::to_string(&record.status).map_err(self.document_failed("the run"))?;
         self.environment(&record.environment)?;
-        self.connection
+        let transaction = self.begin()?;
+        transaction
             .execute(
                 "INSERT INTO runs (id, lab, lab_id, environment, started_unix_s, status, document)
                  VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
@@ -76,17 +77,22 @@ impl Store {
                 }
                 _ => self.failed(error),
             })?;
-        Ok(())
+        self.note_writer(transaction.last_insert_rowid())?;
+        transaction.commit().map_err(|error| self.failed(error))
     }
 
-    /// Records how a run ended; or, with [`RunStatus::Running`], that it goes on.
+    /// Records how a run ended; or, with [`RunStatus::Running`], that it goes on, in this process.
     pub fn finish_run(&self, run: &RunId, status: &RunStatus) -> Result<(), StoreError> {
-        let status = serde_json::to_string(status).map_err(self.document_failed("the status"))?;
-        let changed = self
-            .connection
-            .execute("UPDATE runs SET status = ?2 WHERE id = ?1", params![run.0, status])
+        let text = serde_json::to_string(status).map_err(self.document_failed("the status"))?;
+        let transaction = self.begin()?;
+        let number = self.run_number(run)?;
+        transaction
+            .execute("UPDATE runs SET status = ?2 WHERE number = ?1", params![number, text])
             .map_err(|error| self.failed(error))?;
-        if changed == 0 { Err(self.unknown_run(&run.0)?) } else { Ok(()) }
+        if *status == RunStatus::Running {
+            self.note_writer(number)?;
+        }
+        transaction.commit().map_err(|error| self.failed(error))
     }
 
     /// Returns every run, newest first.
@@ -94,7 +100,7 @@ impl Store {
         let rows = self.rows(
             "SELECT r.document, r.status, count(t.number),
                     coalesce(sum(t.verdict = 'passed'), 0), coalesce(sum(rt.adopted), 0),
-                    max(rt.at_unix_s)
+                    max(rt.at_unix_s), r.number
              FROM runs r
              LEFT JOIN run_trials rt ON rt.run = r.number
              LEFT JOIN trials t ON t.number = rt.trial
@@ -109,12 +115,13 @@ impl Store {
                     row.get::<_, u64>(3)?,
                     row.get::<_, u64>(4)?,
                     row.get::<_, Option<f64>>(5)?,
+                    row.get::<_, i64>(6)?,
                 ))
             },
         )?;
         rows.into_iter()
-            .map(|(document, status, trials, passed, adopted, last_trial_unix_s)| {
-                let record = self.run_record(&document, &status)?;
+            .map(|(document, status, trials, passed, adopted, last_trial_unix_s, number)| {
+                let record = self.run_record(&document, &status, number, last_trial_unix_s)?;
                 Ok(RunSummary { record, trials, passed, adopted, last_trial_unix_s })
             })
             .collect()
@@ -123,17 +130,22 @@ impl Store {
     /// Returns a run by its name, by a beginning that no other run shares, or the newest one for
     /// `latest`.
     pub fn run(&self, asked: &str) -> Result<RunRecord, StoreError> {
-        let select = "SELECT document, status FROM runs";
+        let select = "SELECT document, status, number,
+                             (SELECT max(at_unix_s) FROM run_trials WHERE run = number)
+                      FROM runs";
         let newest = "ORDER BY started_unix_s DESC, number DESC LIMIT 1";
-        let texts = |row: &rusqlite::Row<'_>| Ok((row.get::<_, String>(0)?, row.get(1)?));
-        let found: Option<(String, String)> = if asked == "latest" {
-            self.first_row(&format!("{select} {newest}"), [], texts)?
+        let read =
+            |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?));
+        let found: Option<(String, String, i64, Option<f64>)> = if asked == "latest" {
+            self.first_row(&format!("{select} {newest}"), [], read)?
         } else {
             let name = self.resolve_run(asked)?;
-            self.first_row(&format!("{select} WHERE id = ?1"), [name], texts)?
+            self.first_row(&format!("{select} WHERE id = ?1"), [name], read)?
         };
-        let Some((document, status)) = found else { return Err(self.unknown_run(asked)?) };
-        self.run_record(&document, &status)
+        let Some((document, status, number, last_unix_s)) = found else {
+            return Err(self.unknown_run(asked)?);
+        };
+        self.run_record(&document, &status, number, last_unix_s)
     }
 
     fn resolve_run(&self, asked: &str) -> Result<String, StoreError> {
@@ -173,11 +185,19 @@ impl Store {
         })
     }
 
-    fn run_record(&self, document: &str, status: &str) -> Result<RunRecord, StoreError> {
+    fn run_record(
+        &self,
+        document: &str,
+        status: &str,
+        number: i64,
+        last_trial_unix_s: Option<f64>,
+    ) -> Result<RunRecord, StoreError> {
         let mut record: RunRecord =
             serde_json::from_str(document).map_err(self.document_failed("a run"))?;
-        record.status =
+        let recorded =
             serde_json::from_str(status).map_err(self.document_failed("a run's status"))?;
+        let last_unix_s = last_trial_unix_s.unwrap_or(record.started_unix_s);
+        record.status = self.status_now(number, recorded, last_unix_s)?;
         Ok(record)
     }
 

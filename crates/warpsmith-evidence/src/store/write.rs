@@ -282,6 +282,8 @@ impl Store {
                 ])
             })
             .map_err(|error| self.twice(error, link.trial, link.run))?;
+        // Not the process that began the run, perhaps: several can feed one.
+        self.note_writer(link.run_number)?;
         Ok(seq)
     }
 

@@ -4,6 +4,7 @@ use std::sync::Barrier;
 use std::time::Duration;
 
 use warpsmith_evidence::Store;
+use warpsmith_model::RunStatus;
 
 use crate::fixture::{START, Sketch, environment, record};
 
@@ -62,6 +63,65 @@ fn a_store_in_the_making_is_not_taken_for_another_programs() {
             }
         });
     }
+}
+
+/// What a reader says of a run without an end, by what the evidence knows of its writers.
+#[test]
+fn a_run_goes_on_while_one_of_its_writers_is_there() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (store, record) = crate::fixture::store_with_run(folder.path(), "watched");
+    let status = || {
+        let store = Store::open_read_only(store.path()).expect("the store");
+        let listed = store.runs().expect("runs")[0].record.status.clone();
+        assert_eq!(store.run("watched").expect("the run").status, listed);
+        listed
+    };
+    let connection = rusqlite::Connection::open(store.path()).expect("the file");
+    let writers = |documents: &[&str]| {
+        connection.execute("DELETE FROM documents WHERE kind = 'writer'", []).expect("deleted");
+        let insert = "INSERT INTO documents (run, kind, document) VALUES (1, 'writer', ?1)";
+        for document in documents {
+            connection.execute(insert, [document]).expect("inserted");
+        }
+    };
+    let read = |row: &rusqlite::Row<'_>| row.get::<_, String>(0);
+    let select = "SELECT document FROM documents WHERE kind = 'writer'";
+    let own = connection.query_row(select, [], read).expect("this process, once");
+    // This number, but at a time at which no process of this machine began.
+    let named: serde_json::Value = serde_json::from_str(&own).expect("JSON");
+    let with = |key: &str, value: serde_json::Value| {
+        let mut other = named.clone();
+        other[key] = value;
+        other.to_string()
+    };
+    let gone = with("started_ticks", 0.into());
+    let elsewhere = with("boot", "another".into());
+    assert_eq!(status(), RunStatus::Running);
+    writers(&[&gone, &own, &elsewhere]);
+    assert_eq!(status(), RunStatus::Running);
+    writers(&[&gone]);
+    assert_eq!(status(), RunStatus::Interrupted { ended_unix_s: record.started_unix_s });
+    writers(&[&gone, &elsewhere]);
+    assert_eq!(status(), RunStatus::Unknown);
+    writers(&["{\"by\":\"nameless\"}"]);
+    assert_eq!(status(), RunStatus::Unknown);
+    // As earlier versions left it.
+    writers(&[]);
+    assert_eq!(status(), RunStatus::Unknown);
+
+    // Whoever records a trial writes, whoever began the run.
+    writers(&[&gone]);
+    store.append(&record.id, &Sketch::tile(8, 1e-5, 1e-4).finding(), START + 9.0).expect("kept");
+    assert_eq!(status(), RunStatus::Running);
+    writers(&[&gone]);
+    assert_eq!(status(), RunStatus::Interrupted { ended_unix_s: START + 9.0 });
+    // An end that was recorded is one, whatever became of the writers.
+    let ended = RunStatus::Finished { ended_unix_s: START + 10.0 };
+    store.finish_run(&record.id, &ended).expect("recorded");
+    assert_eq!(status(), ended);
+    store.finish_run(&record.id, &RunStatus::Running).expect("recorded");
+    assert_eq!(status(), RunStatus::Running, "it was taken up by this process");
+    assert_eq!(store.document_kinds(&record.id).expect("kinds"), Vec::<String>::new());
 }
 
 /// Two writers of one run: each trial gets a place of its own.

@@ -3,7 +3,7 @@
 use super::occupancy::{multiprocessor, occupancy};
 use super::{Counters, Fact, Scene};
 use crate::roofline::{peak_flops, roofline_s};
-use crate::{LaunchProfile, WorkloadProfile, units};
+use crate::{LaunchProfile, Loss, WorkloadProfile, units};
 
 /// Memory may move this much more than the lab's least before it is a concern: halos, masks and
 /// partial sectors cost about as much without anything being wrong.
@@ -75,6 +75,7 @@ pub(super) fn counted(
     facts.extend(access(counters, advice));
     facts.extend(resources(launch));
     facts.extend(spills(profile, counters, advice));
+    facts.extend(losses(launch, advice));
     facts.extend(instruction_mix(profile));
     facts
 }
@@ -291,6 +292,32 @@ fn spills(
 const SPILL_ADVICE: &str = "registers spill to memory: smaller tiles, less unrolling, or more warps \
                             that share the same work";
 
+/// What the compiler says that it gave away.
+fn losses(launch: &LaunchProfile, advice: &mut Vec<String>) -> Vec<Fact> {
+    let remarks = &launch.code.remarks;
+    for remark in remarks {
+        let words = match remark.loss {
+            Loss::Serialized => SERIALIZED_ADVICE,
+            Loss::InjectedWait => INJECTED_WAIT_ADVICE,
+            Loss::Setmaxnreg => SETMAXNREG_ADVICE,
+            Loss::Other => continue,
+        };
+        if !advice.iter().any(|known| known == words) {
+            advice.push(words.to_string());
+        }
+    }
+    remarks.iter().map(|remark| fact("compiler", remark.to_string(), true)).collect()
+}
+
+const SERIALIZED_ADVICE: &str = "the compiler runs wgmma products one after the other: between a product \
+                                 and its wait touch none of its registers, call nothing that is not \
+                                 inlined, keep fence, products, commit and wait in straight code, and \
+                                 use fewer registers";
+const INJECTED_WAIT_ADVICE: &str = "the compiler waits for wgmma products where the source does not: \
+                                    touch a product's registers after its wait alone";
+const SETMAXNREG_ADVICE: &str = "the compiler ignores setmaxnreg: state the exact number of threads with \
+                                 __launch_bounds__, and call nothing that is not inlined";
+
 /// What the compiler's report and the machine code say of the main launch.
 pub(super) fn compiled(
     profile: &WorkloadProfile,
@@ -306,6 +333,7 @@ pub(super) fn compiled(
     if spilled {
         advice.push(SPILL_ADVICE.to_string());
     }
+    facts.extend(losses(launch, advice));
     let cuda = scene.device.cuda.as_ref();
     let holds = cuda.and_then(|cuda| multiprocessor(&cuda.arch));
     let fits = holds.and_then(|it| occupancy(it, code.threads, code.registers, code.smem_bytes));

@@ -46,8 +46,7 @@ pub(super) fn scene(ceilings: &Ceilings) -> Scene<'_> {
 }
 
 pub(super) fn profile(time_s: f64, counters: Option<Counters>) -> WorkloadProfile {
-    let code =
-        LaunchCode { blocks: 1320, threads: 128, registers: 64, spill_bytes: 0, smem_bytes: 0 };
+    let code = LaunchCode { blocks: 1320, threads: 128, registers: 64, ..LaunchCode::default() };
     let entry = "kernel".to_string();
     WorkloadProfile {
         workload: "large".to_string(),
@@ -212,6 +211,36 @@ fn without_counters_the_time_and_the_code_speak() {
     check(12e-6, WorkSize { flops: 1e6, bytes: 10e6 }, "LDG", Bound::Memory);
     check(500e-6, arithmetic, "HGMMA", Bound::Latency);
     check(5e-6, arithmetic, "HGMMA", Bound::Launch);
+}
+
+#[test]
+fn what_the_compiler_gave_away_is_a_concern_with_and_without_counters() {
+    let ceilings = ceilings();
+    let log = "ptxas info    : (C7508) Potential Performance Loss: 'setmaxnreg' ignored; unable to \
+               determine register count at entry.\n\
+               ptxas info    : (C7511) Potential Performance Loss: wgmma.mma_async instructions are \
+               serialized due to insufficient register resources for the wgmma pipeline in the \
+               function 'kernel'";
+    for counters in [None, Some(Counters::default())] {
+        let mut profile = profile(50e-6, counters);
+        profile.launches[0].code.remarks = crate::remarks(log);
+        let found = diagnose(&profile, &scene(&ceilings));
+        let said: Vec<&str> = found
+            .facts
+            .iter()
+            .filter(|fact| fact.name == "compiler" && fact.concern)
+            .map(|fact| fact.words.as_str())
+            .collect();
+        assert_eq!(said.len(), 2, "{found:?}");
+        assert!(said[0].starts_with("setmaxnreg (C7508): "), "{said:?}");
+        assert!(
+            said[1].starts_with("serialized (C7511): wgmma.mma_async instructions"),
+            "{said:?}"
+        );
+        for advice in ["ignores setmaxnreg", "one after the other"] {
+            assert!(found.advice.iter().any(|it| it.contains(advice)), "{advice}: {found:?}");
+        }
+    }
 }
 
 /// Launches on an H200, recorded with `--set full`, with the columns that are used here.

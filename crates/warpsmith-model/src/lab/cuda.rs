@@ -173,6 +173,7 @@ impl From<&BuildFile> for super::BuildClaims {
             max_registers: file.max_registers,
             max_spill_bytes: file.max_spill_bytes,
             max_smem_bytes: file.max_smem_bytes,
+            allow_losses: file.allow_losses.clone(),
         }
     }
 }

@@ -13,7 +13,7 @@ use serde::{Deserialize, Deserializer};
 use super::{
     CudaCompiler, Distribution, ElementType, Imported, Role, ScalarType, TargetKind, Tolerance,
 };
-use crate::{Value, Verdict};
+use crate::{Loss, Value, Verdict};
 
 /// A value and its place in the file.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -353,6 +353,9 @@ pub(super) struct BuildFile {
     /// Bytes of shared memory, static and dynamic, that a block may use.
     #[serde(default)]
     pub(super) max_smem_bytes: Option<u32>,
+    /// What the compiler may remark; any other remark that it gives performance away breaks the claim.
+    #[serde(default)]
+    pub(super) allow_losses: Vec<Loss>,
 }
 
 /// One call of a kernel function over all of its blocks.

@@ -40,7 +40,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::roofline::WorkSize;
-use crate::{DType, DeviceInfo, EvalError, Expr, LabId, Params, Value, Verdict};
+use crate::{DType, DeviceInfo, EvalError, Expr, LabId, Loss, Params, Value, Verdict};
 
 /// The texts of a lab's files, by path relative to the lab's folder (`kernels/00_naive.toml`), with
 /// `/` as separator. Shared headers are there too, as `../include/NAME`.
@@ -476,6 +476,8 @@ pub struct BuildClaims {
     pub max_spill_bytes: Option<u32>,
     /// Bytes of shared memory that a block may use.
     pub max_smem_bytes: Option<u32>,
+    /// What the compiler may remark that it gives away; nothing else.
+    pub allow_losses: Vec<Loss>,
 }
 
 /// A buffer shared by the launches of a kernel.

@@ -25,8 +25,8 @@ use warpsmith_model::lab::{Kernel, TargetKind};
 use warpsmith_model::stats::median_interval;
 use warpsmith_model::{
     Answer, Ask, Blob, BlobId, Candidate, CandidateId, Ceilings, Environment, EnvironmentId,
-    FORMAT_VERSION, Fidelity, Finding, Goal, Job, KernelText, LabRecord, LabRef, Origin, Outcome,
-    Params, Request, RequestLimits, RunId, RunRecord, RunSettings, RunStatus, Trial,
+    FORMAT_VERSION, Fidelity, Finding, Goal, Job, KernelText, Lab, LabRecord, LabRef, Origin,
+    Outcome, Params, Request, RequestLimits, RunId, RunRecord, RunSettings, RunStatus, Trial,
 };
 
 use crate::interrupt::Interrupt;
@@ -43,7 +43,7 @@ const RECORD_BUDGET_S: f64 = 1.0;
 
 pub(crate) use decide::{Finalists, Winner, missing_words};
 pub(crate) use restore::restore;
-pub(crate) use steps::{Interrupted, Pace, kernel_of, rung_of};
+pub(crate) use steps::{Interrupted, Pace, kernel_of, refuse_front, rung_of};
 pub(crate) use until::check_until;
 
 /// A run in progress.
@@ -145,10 +145,7 @@ impl Campaign {
     /// Makes sure that the full gate will find its sanitizers, and that they start: better now than after
     /// the search.
     pub fn require_sanitizers(&self) -> Result<()> {
-        if self.settings.sanitize && self.loaded.lab.target == TargetKind::Cuda {
-            cuda::readiness::sanitizers(&self.project.work_dir)?;
-        }
-        Ok(())
+        require_sanitizers(&self.project, &self.loaded.lab, &self.settings)
     }
 
     /// Forgets what was asked and not answered, after something was stopped in the middle.
@@ -318,6 +315,14 @@ impl Campaign {
     fn lab_ref(&self, seed: u64) -> LabRef {
         LabRef { dir: self.loaded.dir.clone(), id: self.loaded.lab.id, seed }
     }
+}
+
+/// Makes sure of the sanitizers that a run with these settings needs for the full gate.
+pub fn require_sanitizers(project: &Project, lab: &Lab, settings: &RunSettings) -> Result<()> {
+    if settings.sanitize && lab.target == TargetKind::Cuda {
+        cuda::readiness::sanitizers(&project.work_dir)?;
+    }
+    Ok(())
 }
 
 /// Says whether a trial that was given up would be given up against these limits too.

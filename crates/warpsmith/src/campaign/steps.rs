@@ -1,6 +1,6 @@
 //! The steps of a campaign, each of which does only what the evidence lacks.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -424,6 +424,20 @@ pub fn rung_of<'a>(lab: &'a Lab, name: &str) -> Result<&'a Kernel> {
         );
     }
     Ok(kernel)
+}
+
+/// Refuses to search a front, which has no parameters: each of its routes has those that were chosen.
+pub fn refuse_front(kernel: &Kernel) -> Result<()> {
+    let Some(front) = &kernel.front else { return Ok(()) };
+    let routed: BTreeSet<&str> = front.routes.iter().map(|it| it.kernel.name.as_str()).collect();
+    let routed: Vec<&str> = routed.into_iter().collect();
+    bail!(
+        "`{}` cannot be searched: it has no parameters and no source of its own, and launches what \
+         front.toml names\nhint: search those ({}), then `warpsmith front` chooses anew; `warpsmith \
+         compare --full` proves and measures the front as it is",
+        kernel.name,
+        routed.join(", ")
+    );
 }
 
 /// Returns the valid configurations of a kernel that an environment can build.

@@ -12,18 +12,20 @@ use warpsmith_device::cuda::{self, Resources, sass, toolkit};
 use warpsmith_device::target::{Fault, Unit};
 use warpsmith_device::{bind, compile_unit};
 use warpsmith_model::lab::{Kernel, TargetKind, Workload};
-use warpsmith_model::{DeviceInfo, Lab, Params, Value};
+use warpsmith_model::{DeviceInfo, Lab, Params, Remark, Value, remarks};
 use warpsmith_search::Space;
 
 use super::check::with_settings;
 use super::{CliFailure, Context};
 use crate::labdir;
-use crate::output::{BAD, DIM, GOOD, Table, json, paint, result, say};
+use crate::output::{BAD, DIM, GOOD, Table, WARN, json, paint, result, say};
 
 /// Compile CUDA kernels and say what the code uses: registers, spills, shared memory, instructions
 ///
-/// Needs a compiler but no GPU. What a contract claims in `[build]` is checked on the author's
-/// parameters; a claim that does not hold is a failure.
+/// Needs a compiler but no GPU. The compiler's remarks that it gave performance away (serialised
+/// products, an ignored setmaxnreg) are shown. What a contract claims in `[build]` is checked on the
+/// author's parameters; a claim that does not hold is a failure, and so is such a remark where
+/// there is a `[build]` that does not allow it.
 #[derive(Debug, Args)]
 pub struct BuildArgs {
     /// Folder of the lab
@@ -61,6 +63,7 @@ struct Built {
     resources: Vec<Resources>,
     dynamic_smem_bytes: u32,
     instructions: BTreeMap<String, u32>,
+    remarks: Vec<Remark>,
     compile_s: f64,
     broken_claims: Vec<String>,
 }
@@ -219,6 +222,7 @@ fn build(context: &Context, lab: &Lab, device: &DeviceInfo, wanted: &Wanted<'_>)
     let toolkit = toolkit::find(&context.project.work_dir)?;
     let instructions = sass::instructions(&toolkit, &artifact)?;
     let resources = cuda::resources(&artifact.log);
+    let remarks = remarks(&artifact.log);
     let compile_s = artifact.compile_s;
     let program = bind::kernel_program(lab, kernel, params, workload, device, artifact)?;
     let launches = program.grid.map(|grid| grid.launches).unwrap_or_default();
@@ -230,6 +234,7 @@ fn build(context: &Context, lab: &Lab, device: &DeviceInfo, wanted: &Wanted<'_>)
         resources,
         dynamic_smem_bytes,
         instructions,
+        remarks,
         compile_s,
         broken_claims: Vec::new(),
     };
@@ -272,12 +277,20 @@ fn broken_claims(kernel: &Kernel, built: &Built) -> Vec<String> {
             broken.push(format!("{place}: {used} {what}; [build] claims {allowed} at most"));
         }
     }
+    // Whoever claims anything of the code means code that does what the source asks for.
+    for remark in built.remarks.iter().filter(|it| !claims.allow_losses.contains(&it.loss)) {
+        broken.push(format!(
+            "{place}: {remark}; [build] does not have it in `allow_losses` (`{}`)",
+            remark.loss.name()
+        ));
+    }
     broken
 }
 
 fn show(built: &[Built], every_instruction: bool) {
-    let heads = ["kernel", "shape", "registers", "spills", "shared", "compiled", "instructions"];
-    let mut table = Table::new(&heads, &[2, 3, 4, 5]);
+    let heads =
+        ["kernel", "shape", "registers", "spills", "losses", "shared", "compiled", "instructions"];
+    let mut table = Table::new(&heads, &[2, 3, 5, 6]);
     for one in built {
         let most = |of: fn(&Resources) -> u32| one.resources.iter().map(of).max().unwrap_or(0);
         let spills = most(|it| it.spill_bytes);
@@ -292,10 +305,31 @@ fn show(built: &[Built], every_instruction: bool) {
             one.shape.clone(),
             most(|it| it.registers).to_string(),
             paint(style, spills),
+            losses(one),
             (most(|it| it.static_smem_bytes) + one.dynamic_smem_bytes).to_string(),
             format!("{:.2} s", one.compile_s),
             paint(DIM, instructions.join(", ")),
         ]);
     }
     result(table.render());
+    let mut notes = Vec::new();
+    for one in built {
+        for remark in &one.remarks {
+            let note = format!("{} {}: {remark}", one.kernel, one.shape);
+            // A claim that it breaks says the same.
+            let is_failure = one.broken_claims.iter().any(|claim| claim.starts_with(&note));
+            if !is_failure && !notes.contains(&note) {
+                result(format!("  {} {note}", paint(WARN, "note")));
+                notes.push(note);
+            }
+        }
+    }
+}
+
+/// Says in a word or two what the compiler gave away.
+fn losses(built: &Built) -> String {
+    let mut names: Vec<&str> = built.remarks.iter().map(|remark| remark.loss.name()).collect();
+    names.sort_unstable();
+    names.dedup();
+    if names.is_empty() { paint(GOOD, "none") } else { paint(BAD, names.join(", ")) }
 }

@@ -13,7 +13,7 @@ use warpsmith_model::{
 };
 
 use super::{CliFailure, Context, check, check_workloads, plain_settings, summary, with_campaign};
-use crate::campaign::{Campaign, Winner, kernel_of, missing_words};
+use crate::campaign::{Campaign, Winner, kernel_of, missing_words, require_sanitizers};
 use crate::labdir;
 use crate::output::{DIM, Table, WARN, json, paint, result, say};
 
@@ -62,6 +62,10 @@ pub fn run(context: &Context, arguments: CompareArgs) -> Result<()> {
         workloads: arguments.workload.clone(),
         ..plain_settings(Goal::Compare, &arguments.lab)?
     };
+    // Before there is a run: proving a reference on real shapes may take an hour.
+    if arguments.full {
+        require_sanitizers(&context.project, &loaded.lab, &settings)?;
+    }
     let lab = arguments.lab.clone();
     let (run, record, times, gates) = with_campaign(context, &lab, settings, |campaign| {
         summary::announce(campaign);
@@ -111,7 +115,6 @@ pub fn run(context: &Context, arguments: CompareArgs) -> Result<()> {
 
 /// Puts every kernel that is compared through the full gate. One that fails is not worth a time.
 fn gate(campaign: &mut Campaign, names: &[String]) -> Result<Vec<Json>> {
-    campaign.require_sanitizers()?;
     let mut gates = Vec::new();
     for winner in kernels_among(campaign, names)? {
         let seed = campaign.shared_seed();

@@ -37,7 +37,9 @@ use clap::{Args, Parser, Subcommand};
 use warpsmith_model::lab::TargetKind;
 use warpsmith_model::{Goal, Lab, Objective, RunSettings, RunStatus, SeedFrom, Until, suggest};
 
-use crate::campaign::{Campaign, Interrupted, check_until, kernel_of, now_unix_s, system_seed};
+use crate::campaign::{
+    Campaign, Interrupted, check_until, kernel_of, now_unix_s, refuse_front, system_seed,
+};
 use crate::interrupt::Interrupt;
 use crate::labdir;
 use crate::project::Project;
@@ -320,7 +322,10 @@ pub fn with_campaign<T>(
     check_workloads(&loaded.lab, &settings.workloads)?;
     check_until(&loaded.lab, &settings)?;
     if let Some(name) = &settings.kernel {
-        kernel_of(&loaded.lab, name)?;
+        let kernel = kernel_of(&loaded.lab, name)?;
+        if settings.goal.searches() {
+            refuse_front(kernel)?;
+        }
     }
     let settings = RunSettings { lab_dir: loaded.dir.clone(), ..settings };
     let interrupt = Interrupt::listen()?;

@@ -9,6 +9,11 @@ use crate::date;
 use crate::output::{BAD, DIM, GOOD, Table, WARN, json, paint, result};
 
 /// List the runs in the evidence, the newest first
+///
+/// A run without a recorded end is `running` while a process that writes to it is there, and
+/// `interrupted` when all of them are gone, however they ended; `resume` goes on with it. It is
+/// `unknown` where that cannot be told: it was written on another machine, in another container,
+/// before the machine was restarted, or by an earlier version.
 #[derive(Debug, Args)]
 pub struct RunsArgs {
     /// Only runs of this lab
@@ -43,7 +48,7 @@ pub fn run(context: &Context, arguments: RunsArgs) -> Result<()> {
         let style = match status {
             "finished" => GOOD,
             "failed" => BAD,
-            "interrupted" => WARN,
+            "interrupted" | "unknown" => WARN,
             _ => DIM,
         };
         table.row(vec![

@@ -146,7 +146,7 @@ fn what_cannot_be_resumed_is_left_as_it_is() {
     project.killed_after(1, &LONG);
     let killed = project.store().run("latest").expect("a run").id;
     project.ok(&kernel);
-    assert_eq!(project.statuses(), ["finished", "running", "finished"]);
+    assert_eq!(project.statuses(), ["finished", "interrupted", "finished"]);
     let check = project.store().run("latest").expect("a run").id;
     let said = project.fails(2, &["resume", &check.0]);
     assert!(said.contains("is a `check` run"), "{said}");

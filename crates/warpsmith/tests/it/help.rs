@@ -135,6 +135,30 @@ fn doctor_without_a_gpu_says_what_there_is_of_the_tools() {
 }
 
 #[test]
+fn a_comparison_that_needs_sanitizers_looks_for_them_before_there_is_a_run() {
+    let project = Project::new();
+    let lab = concat!(env!("CARGO_MANIFEST_DIR"), "/../../labs/saxpy");
+    // Hides a GPU where there is one, and a toolkit where there is one.
+    let nowhere = project.path().join("nowhere").display().to_string();
+    let run = |flags: &[&str]| {
+        let arguments = [&["compare", lab, "--target", "cuda", "--cuda-home", &nowhere], flags];
+        let mut command = project.command(&arguments.concat());
+        command.env("CUDA_VISIBLE_DEVICES", "").env("PATH", "/usr/bin:/bin");
+        let output = command.output().expect("the program starts");
+        assert_eq!(output.status.code(), Some(2), "{}", text(&output.stderr));
+        text(&output.stderr)
+    };
+    let said = run(&["--full"]);
+    assert!(said.contains("compute-sanitizer") && said.contains("setup cuda"), "{said}");
+    assert!(!project.database().exists(), "there is a store before the tools are known");
+    // Without them the next thing that is missing is told.
+    for flags in [&["--full", "--no-sanitizer"][..], &[]] {
+        let said = run(flags);
+        assert!(!said.contains("compute-sanitizer"), "{said}");
+    }
+}
+
+#[test]
 fn a_kernel_for_nvcc_without_nvcc_says_what_to_do() {
     let project = Project::new();
     let lab = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/nvcc");

@@ -41,7 +41,7 @@ fn fifty_kills_lose_no_trial_and_repeat_none() {
         // was killed after its last word.
         started = project.store_if_made().is_some_and(|store| {
             let runs = store.runs().expect("its runs");
-            runs.first().is_some_and(|run| run.record.status.ended_unix_s().is_none())
+            runs.first().is_some_and(|run| run.record.status.name() == "interrupted")
         });
         if !started {
             known.clear();
@@ -60,6 +60,46 @@ fn fifty_kills_lose_no_trial_and_repeat_none() {
     let distinct: BTreeSet<_> = evaluations.iter().cloned().collect();
     assert_eq!(distinct.len(), evaluations.len());
     assert!(distinct.is_superset(&known), "a trial was lost by the last resume");
+}
+
+/// What is said of a run by the listing, `show`, the exported evidence and the report.
+fn said_of_the_newest_run(project: &Project) -> [String; 4] {
+    let listed = project.json(&["runs"])["runs"][0]["status"]["status"].to_string();
+    let shown = project.ok(&["show", "latest"]);
+    let files = project.json(&["export", "latest", "--format", "json"]);
+    let path = project.path().join(files["files"][0].as_str().expect("a path"));
+    let text = std::fs::read_to_string(path).expect("the file");
+    let exported: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    let report = project.path().join("report.html");
+    project.ok(&["report", "latest", "--out", &report.display().to_string()]);
+    let report = std::fs::read_to_string(report).expect("the report");
+    [listed, shown, exported["run"]["status"]["status"].to_string(), report]
+}
+
+#[test]
+fn a_run_whose_process_was_killed_is_told_from_one_that_goes_on() {
+    let project = Project::new();
+    let mut campaign = project
+        .command(&["tune", "labs/probe", "--budget", "400", "--time", "600", "--seed", "5"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("the program starts");
+    wait_for("a stored trial", || stored(&project) >= 2);
+    let [listed, shown, exported, report] = said_of_the_newest_run(&project);
+    campaign.kill().expect("it can be killed");
+    campaign.wait().expect("it is gone");
+    assert_eq!((listed.as_str(), exported.as_str()), ("\"running\"", "\"running\""));
+    assert!(shown.contains("running"), "{shown}");
+    assert!(report.contains("had not ended when this report was made"));
+
+    let [listed, shown, exported, report] = said_of_the_newest_run(&project);
+    assert_eq!((listed.as_str(), exported.as_str()), ("\"interrupted\"", "\"interrupted\""));
+    assert!(shown.contains("interrupted"), "{shown}");
+    assert!(report.contains("The run was interrupted"));
+    // As of the last that is known of it.
+    let runs = project.store().runs().expect("its runs");
+    assert_eq!(runs[0].record.status.ended_unix_s(), runs[0].last_trial_unix_s);
 }
 
 #[test]

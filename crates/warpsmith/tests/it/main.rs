@@ -9,5 +9,6 @@ mod import;
 mod kills;
 mod labs;
 mod mcp;
+mod remarks;
 mod support;
 mod tuning;

@@ -308,6 +308,15 @@ fn a_front_launches_what_was_fastest_and_is_gated_like_any_kernel() {
     let said = project.fails(2, &["compare", "labs/probe", &format!("trial:{trial}"), "00_naive"]);
     assert!(said.contains("was edited since"), "{said}");
 
+    // It has no parameters to search; that is said before there is a run.
+    let before = project.statuses().len();
+    for command in ["tune", "run", "micro", "evidence"] {
+        let said = project.fails(2, &[command, "labs/probe", "--kernel", "front"]);
+        assert!(said.contains("`front` cannot be searched"), "{said}");
+        assert!(said.contains("`warpsmith front` chooses anew"), "{said}");
+    }
+    assert_eq!(project.statuses().len(), before);
+
     // It has no source to evolve, and cannot be a part of itself.
     let said = project.fails(2, &["front", "labs/probe", "--exact", "Q"]);
     assert!(said.contains("no such axis") && said.contains("N, D"), "{said}");

@@ -266,6 +266,11 @@ fn warnings(view: &View<'_>, packed: &Packed) -> Html {
         RunStatus::Running => {
             warnings.push("The run had not ended when this report was made.".to_string());
         }
+        RunStatus::Unknown => warnings.push(
+            "The run has no end in the evidence; whether it still went on when this report was made \
+             could not be told."
+                .to_string(),
+        ),
         RunStatus::Interrupted { .. } => {
             warnings.push("The run was interrupted; its results are partial.".to_string());
         }

@@ -34,8 +34,13 @@ pub(super) fn recorded_profile(
             how: "ask the administrator".to_string(),
         },
     };
-    let code =
-        LaunchCode { blocks: 16384, threads: 256, registers: 34, spill_bytes: 0, smem_bytes: 64 };
+    let code = LaunchCode {
+        blocks: 16384,
+        threads: 256,
+        registers: 34,
+        smem_bytes: 64,
+        ..LaunchCode::default()
+    };
     let record = ProfileRecord {
         format: FORMAT_VERSION,
         candidate: trial.job.candidate.id,
