@@ -82,8 +82,9 @@ fn cuda(root: &Path) -> Result<()> {
     }
     // The one that asks for nvcc.
     step(root, "cuda build", &warpsmith, &["build", "tests/nvcc", "--sample", "2"])?;
-    // What they remark about sources that provoke it.
-    let remarks = ["test", "--package", "warpsmith", "--test", "it", "--", "--ignored", "remarks"];
+    // What they remark about sources that provoke it. The whole workspace, as in the step with all tests: a
+    // package alone would have its dependencies built a second time.
+    let remarks = ["test", "--workspace", "--test", "it", "--", "--ignored", "remarks"];
     step(root, "cuda remarks", "cargo", &remarks)?;
     cutlass(root)
 }

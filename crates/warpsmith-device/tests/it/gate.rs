@@ -193,11 +193,12 @@ fn known_ways_to_lie_are_found_on_this_machine() {
 fn the_machines_ceilings_are_plausible() {
     let mut bench = Bench::new();
     let top = ceilings::measure(&mut bench.cpu).expect("measured");
-    // Wide bounds: the tests share the machine with everything else.
+    // Wide bounds: the tests share the machine with everything else, and behind much of it even an empty
+    // launch waits for tens of milliseconds.
     assert!((1e9..1e15).contains(&top.f32_flops_per_s), "{top:?}");
     assert!(top.f64_flops_per_s < top.f32_flops_per_s, "{top:?}");
     assert!(top.memory_bytes_per_s < top.cache_bytes_per_s, "{top:?}");
-    assert!((1e-8..1e-2).contains(&top.launch_floor_s), "{top:?}");
+    assert!((1e-8..1.0).contains(&top.launch_floor_s), "{top:?}");
 }
 
 #[test]
@@ -205,12 +206,12 @@ fn a_kernel_ties_with_itself_and_beats_a_slower_one() {
     let (mut bench, lab) = (Bench::new(), saxpy());
     let mut corpus = Corpus::new(CorpusOptions::new(None));
     let fast = kernel(&lab, "10_right", "", "z[i] = a * x[i] + y[i];");
-    // Fifty dependent divisions an element make it many times slower, and change nothing.
+    // Two hundred dependent divisions an element make it many times slower, and change nothing.
     let slow = kernel(
         &lab,
         "11_slow",
         "",
-        "float v = a * x[i] + y[i]; volatile float one = 1; for (int j = 0; j < 50; j++) { v /= one; } z[i] = v;",
+        "float v = a * x[i] + y[i]; volatile float one = 1; for (int j = 0; j < 200; j++) { v /= one; } z[i] = v;",
     );
     let entrant = |label, kernel| Entrant {
         label,
@@ -227,19 +228,28 @@ fn a_kernel_ties_with_itself_and_beats_a_slower_one() {
         compile_deadline: Duration::from_secs(60),
     };
     let dir = labs().join("saxpy");
-    let mut done = Vec::new();
-    let mut tell = |so_far| done.push(so_far);
-    let record = compare(&mut bench.cpu, &mut corpus, &lab, &dir, &entrants, &options, &mut tell)
-        .expect("compared");
-    assert_eq!(done, [1]);
-    let rounds = &record.workloads[0];
-    assert!(rounds.absent.is_empty(), "{:?}", rounds.absent);
-    // The least of the rounds: the tests share the machine, and medians of a busy one say nothing.
-    let least: Vec<f64> = rounds
-        .samples_s
-        .iter()
-        .map(|samples| samples.iter().copied().fold(f64::INFINITY, f64::min))
-        .collect();
-    assert!(least[2] > 4.0 * least[0], "{least:?}");
-    assert!(least[1] < 2.0 * least[0] && least[0] < 2.0 * least[1], "{least:?}");
+    // The least of the rounds: the tests share the machine, and medians of a busy one say nothing. Other work
+    // only ever makes rounds longer, so the least come to what is true when there are enough of them.
+    let mut least = [f64::INFINITY; 3];
+    let is_told = |least: &[f64; 3]| {
+        let [fast, again, slow] = *least;
+        slow > 4.0 * fast && again < 2.0 * fast && fast < 2.0 * again
+    };
+    for _ in 0..20 {
+        let mut done = Vec::new();
+        let mut tell = |so_far| done.push(so_far);
+        let compared =
+            compare(&mut bench.cpu, &mut corpus, &lab, &dir, &entrants, &options, &mut tell);
+        let record = compared.expect("compared");
+        assert_eq!(done, [1]);
+        let rounds = &record.workloads[0];
+        assert!(rounds.absent.is_empty(), "{:?}", rounds.absent);
+        for (least, samples) in least.iter_mut().zip(&rounds.samples_s) {
+            *least = samples.iter().copied().fold(*least, f64::min);
+        }
+        if is_told(&least) {
+            return;
+        }
+    }
+    panic!("fast, fast again and slow take {least:?} s");
 }
