@@ -18,9 +18,9 @@ __device__ __forceinline__ int row_of(int thread, int row) {
     return thread / 32 * 16 + thread % 32 / 4 + 8 * row;
 }
 
-// Whether this part loads the 16 bytes: those that share a tile in shared memory load it together.
+// Whether this part loads the 16 bytes: those that share a tile load it together.
 __device__ __forceinline__ bool is_loaded_by(int i, int part) {
-    return kQueriesInRegisters || i % kSplit == part;
+    return i % kSplit == part;
 }
 
 __device__ __forceinline__ void load_words(QueryWords &words, const Element *q, const Group &group, int consumer, int s,
@@ -55,23 +55,6 @@ __device__ __forceinline__ void place(QueryTile &tile, const QueryWords &loaded,
     }
     ws::fence_proxy_async();
     ws::named_barrier_sync(barrier, kSplit * kWarpgroup);
-}
-
-// Each lane of a quad has 8 neighbouring columns of a row, and needs two of each of 4 such groups.
-__device__ __forceinline__ void arrange(Queries &queries, const QueryWords &loaded, int thread) {
-#pragma unroll
-    for (int row = 0; row < 2; row++) {
-#pragma unroll
-        for (int i = 0; i < kHeadDim / 32; i++) {
-            uint4 mine = loaded[row][i];
-            unsigned words[4] = {mine.x, mine.y, mine.z, mine.w};
-            ws::transpose_quad(words, thread % 32);
-#pragma unroll
-            for (int group = 0; group < 4; group++) {
-                queries[2 * i + group / 2][group % 2 * 2 + row] = words[group];
-            }
-        }
-    }
 }
 
 // --- Consumer: what the parts of a tile exchange -----------------------------------------------------------------
@@ -147,10 +130,6 @@ __device__ __forceinline__ bool merge_and_store(Consumer &self, SharedPlan &shar
     bool outside = false;
 #pragma unroll
     for (int row = 0; row < 2; row++) {
-        if constexpr (kSums == 2) {
-            sum[row] = ws::checked_row_sum<kBf16>(self.softmax.row_sums[2 * row]);
-            continue;
-        }
         sum[row] = ws::checked_sum<kBf16>(self.softmax.sum[row]);
         sum[row] += __shfl_xor_sync(0xFFFFFFFFu, sum[row], 1);
         sum[row] += __shfl_xor_sync(0xFFFFFFFFu, sum[row], 2);
@@ -263,10 +242,6 @@ __device__ __forceinline__ void find_references(Consumer &self, SharedPlan &shar
 __device__ __forceinline__ void attend(Consumer &self, SharedPlan &shared, const Group &group, int s) {
     self.softmax.sum[0] = self.softmax.sum[1] = 0.0f;
 #pragma unroll
-    for (float &sum : self.softmax.row_sums) {
-        sum = 0.0f;
-    }
-#pragma unroll
     for (float &value : self.output) {
         value = 0.0f;
     }
@@ -299,7 +274,7 @@ __device__ __forceinline__ void attend(Consumer &self, SharedPlan &shared, const
             n_turns--;
         }
         start_output(self, shared);
-        finish_output(self, shared, self.chunk);
+        finish_output(self, shared);
         WS_STAMP(ws::kOutputDone);
     } else if (kSplit > 1) {
         __syncwarp(); // the part may be without chunks, and some lanes still wait for the queries, released next
@@ -311,8 +286,7 @@ __device__ __forceinline__ void attend(Consumer &self, SharedPlan &shared, const
     }
 }
 
-__device__ __forceinline__ Consumer make_consumer(SharedPlan &shared, float scale, bool refills,
-                                                  const ws::TensorMap &k_map, const ws::TensorMap &v_map) {
+__device__ __forceinline__ Consumer make_consumer(SharedPlan &shared, float scale) {
     Consumer self;
     // From one lane, so that the compiler knows that the whole warp has the same.
     self.consumer = __shfl_sync(0xFFFFFFFFu, static_cast<int>(threadIdx.x) / kWarpgroup, 0);
@@ -324,9 +298,6 @@ __device__ __forceinline__ Consumer make_consumer(SharedPlan &shared, float scal
     self.thread = threadIdx.x % kWarpgroup;
     self.n_groups = self.n_used = 0;
     self.exchange_parity = 0;
-    self.refills = refills;
-    self.k_map = &k_map;
-    self.v_map = &v_map;
     self.softmax.scale = scale * ws::kLog2E;
     return self;
 }
@@ -353,28 +324,14 @@ __device__ __forceinline__ void consume(Consumer &self, SharedPlan &shared, Quer
         self.first_query = group.first_query + self.tile * kTileM;
         self.softmax.reference[0] = self.softmax.reference[1] = 0.0f;
         WS_STAMP(ws::kReady);
-        if constexpr (kQueriesInRegisters) {
-            arrange(self.queries, words, self.thread);
-        } else if constexpr (kDirect) {
+        if constexpr (kDirect) {
             place(shared.q[self.tile][0], words, self.consumer, self.thread);
         } else {
-            // The one group of a block that feeds itself is loaded once.
-            ws::mbarrier_wait(&shared.q_barriers[self.tile].full[0], kSelfFed ? 0 : self.n_groups & 1);
+            ws::mbarrier_wait(&shared.q_barriers[self.tile].full[0], self.n_groups & 1);
         }
         WS_STAMP(ws::kQueriesCame);
-        if (kSelfFed) {
-            self.head = group.head;
-        }
         if (again) {
-            if (kSelfFed) {
-                fill(self, shared, group.n_chunks - 1 - self.part);
-            }
             find_references(self, shared, group, s);
-            if (kSelfFed) {
-                fill(self, shared, group.n_chunks - 1 - self.part);
-            }
-        } else if (kSelfFed && self.refills) {
-            load_later(shared, group, self.part, *self.k_map, *self.v_map);
         }
         attend(self, shared, group, s);
         if constexpr (kDirect) {
@@ -436,16 +393,22 @@ extern "C" __global__ void __launch_bounds__(kThreads, kBlocksPerSm)
     // From one lane, so that the compiler knows that the whole warp has the same.
     int warp = __shfl_sync(0xFFFFFFFFu, static_cast<int>(threadIdx.x) / 32, 0);
     int producer_warp = warp - kConsumers * 4;
-    int part = kSelfFed ? warp / 4 : producer_warp;
-    bool produces = (kSelfFed ? warp % 4 == 0 : producer_warp >= 0 && producer_warp < kSplit) && ws::elect_one();
-    if (produces) {
-        init_part(shared, part);
-        load_ahead(shared, group_of(blockIdx.x, 0, n_heads, s), part, q_map, k_map, v_map);
-        WS_STAMP(ws::kAsked);
+    Group first_group = group_of(blockIdx.x, 0, n_heads, s);
+    // Addresses that are known at compile time, and an election right before: otherwise the compiler puts a loop around
+    // each load, in case that threads disagree.
+#pragma unroll
+    for (int part = 0; part < kSplit; part++) {
+        if (producer_warp == part) {
+            if (ws::elect_one()) {
+                init_part(shared, part);
+                load_ahead(shared, first_group, part, q_map, k_map, v_map);
+                WS_STAMP(ws::kAsked);
+            }
+        }
     }
     QueryWords words;
     if (kDirect && producer_warp < 0) {
-        load_words(words, q, group_of(blockIdx.x, 0, n_heads, s), warp / 4, s, threadIdx.x % kWarpgroup);
+        load_words(words, q, first_group, warp / 4, s, threadIdx.x % kWarpgroup);
     }
     if (warp == 1 && ws::elect_one()) {
         ws::tma_prefetch_map(q_map);
@@ -457,22 +420,21 @@ extern "C" __global__ void __launch_bounds__(kThreads, kBlocksPerSm)
     }
     __syncthreads();
 
-    if (!kSelfFed && warp >= kConsumers * 4) {
+    if (producer_warp >= 0) {
         ws::setmaxnreg_dec<kProducerRegisters>();
-        if (produces) {
-            Group group = group_of(blockIdx.x, 0, n_heads, s);
-            load_later(shared, group, part, k_map, v_map);
-            Producer producer = make_producer(part, group);
-            produce<1>(producer, shared, n_heads, s, q_map, k_map, v_map);
-            if (must_repeat(&shared.done, &shared.again)) {
-                produce<2>(producer, shared, n_heads, s, q_map, k_map, v_map);
+        if (producer_warp < kSplit) {
+            if (ws::elect_one()) {
+                load_later(shared, first_group, producer_warp, k_map, v_map);
+                Producer producer = make_producer(producer_warp, first_group);
+                produce<1>(producer, shared, n_heads, s, q_map, k_map, v_map);
+                if (must_repeat(&shared.done, &shared.again)) {
+                    produce<2>(producer, shared, n_heads, s, q_map, k_map, v_map);
+                }
             }
         }
     } else {
-        if constexpr (!kSelfFed) {
-            ws::setmaxnreg_inc<kConsumerRegisters>();
-        }
-        Consumer self = make_consumer(shared, scale, produces, k_map, v_map);
+        ws::setmaxnreg_inc<kConsumerRegisters>();
+        Consumer self = make_consumer(shared, scale);
         bool again = false;
         do {
             consume(self, shared, words, q, o, n_heads, s, again);

@@ -3,8 +3,7 @@
 // A block has TILES tiles of 64 queries at a time, and SPLIT warpgroups for each: the keys' chunks go round among them.
 // Chunks count from the end of the keys. Every part of the keys has a ring of slots and a thread that fills it.
 //
-// Parameters are macros, as the contracts set them: D, CAUSAL, BF16, TILES, SPLIT, BN, SLOTS, BLOCKS, TURNS, DIRECT, LATER,
-// FEED, SUMS.
+// Parameters are macros, as the contracts set them: D, CAUSAL, BF16, TILES, SPLIT, BN, SLOTS, BLOCKS, TURNS, DIRECT, LATER.
 #ifndef WS_SPLIT_LOAD_CUH
 #define WS_SPLIT_LOAD_CUH
 
@@ -21,15 +20,11 @@ constexpr int kBlockN = BN;              // keys
 constexpr int kSlots = SLOTS;            // of a part's ring
 constexpr bool kTurns = TURNS != 0 && kConsumers > 1;
 constexpr int kBlocksPerSm = BLOCKS;
-// Who adds up the weights: each thread its own before they are rounded (0), or the packed ones (1), or the tensor cores,
-// which give all of a row's (2).
-constexpr int kSums = SUMS;
-// Consumers load their queries themselves, at the block's entry, so that the copy engine begins with keys; and leave
-// them in registers, or put them to shared memory.
+// Consumers load their queries themselves, at the block's entry, so that the copy engine begins with keys.
 constexpr bool kDirect = DIRECT != 0;
-constexpr bool kQueriesInRegisters = DIRECT == 1;
-// How many tiles are asked for at once, keys and values in turn; the others when the first keys have come.
-constexpr int kAtOnce = LATER == 0 ? 2 * SLOTS : LATER == 1 ? 2 : 1;
+// How many tiles are asked for at once, keys and values in turn: all that fit, or only the first keys, and the others
+// when these have come.
+constexpr int kAtOnce = LATER == 0 ? 2 * SLOTS : 1;
 // Under a causal mask a long group of tiles and a short one belong together: in one block that stays, or in two that
 // share a multiprocessor.
 constexpr bool kPairs = kCausal && kBlocksPerSm == 1;
@@ -39,18 +34,15 @@ constexpr bool kFold = kCausal && kBlocksPerSm == 2;
 #include "warpgroup_parts.cuh"
 #include "zero_reference.cuh"
 
-// Consumers, then a warpgroup of producers, which leaves most of its registers to them; or consumers alone, of which
-// each part refills its own ring. Then a block has one group.
-constexpr bool kSelfFed = FEED != 0;
-constexpr int kThreads = kWarpgroup * (kConsumers + (kSelfFed ? 0 : 1));
+// Consumers, then a warpgroup of producers, which leaves most of its registers to them.
+constexpr int kThreads = kWarpgroup * (kConsumers + 1);
 constexpr int kTileValues = kHeadDim / 2; // of each thread in a tile's output
 constexpr int kRowValues = kTileValues / 2;
 constexpr int kShare = kTileValues / kSplit; // of each thread after the parts are merged
 
-static_assert(!kSelfFed || kBlocksPerSm == 2, "blocks that feed themselves have one group");
-static_assert(DIRECT != 2 || kSplit <= 2, "its warpgroups load a tile together");
+static_assert(!kDirect || kSplit <= 2, "its warpgroups load a tile together");
 static_assert(kSplit == 1 || kSplit == 2 || kSplit == 4, "a share is stored 16 bytes a lane");
-static_assert(kBlocksPerSm == 2 ? kTiles == 1 && kSplit <= (kSelfFed ? 2 : 1) : kConsumers == 2 || kConsumers == 4,
+static_assert(kBlocksPerSm == 2 ? kConsumers == 1 : kConsumers == 2 || kConsumers == 4,
               "registers are dealt out for these");
 
 // What a thread holds in each role; together as many as the block starts with.

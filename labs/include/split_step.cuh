@@ -10,53 +10,10 @@ struct Softmax {
     float scale;        // of a score, times log2 e: from here on powers of two
     float reference[2]; // scaled score of each row that its exponentials are relative to
     float sum[2];       // of this thread's exponentials
-    float row_sums[4];  // the same of whole rows, each twice, if tensor cores add them up
 };
-
-// Of kCount packed weights of a row from number kFirst on, of this thread, by halves.
-template <int kFirst, int kCount>
-__device__ __forceinline__ unsigned sum_of_words(const Weights &weights, int row) {
-    if constexpr (kCount == 1) {
-        return weights[kFirst / 2][kFirst % 2 * 2 + row];
-    } else {
-        constexpr int kHalf = kCount / 2;
-        return ws::add_pairs<kBf16>(sum_of_words<kFirst, kHalf>(weights, row),
-                                    sum_of_words<kFirst + kHalf, kCount - kHalf>(weights, row));
-    }
-}
-
-// The scores become exponentials, which are packed.
-__device__ __forceinline__ void raise_packed(Softmax &softmax, Scores &scores, Weights &weights) {
-    constexpr unsigned kOnes = kBf16 ? 0x3F803F80u : 0x3C003C00u;
-#pragma unroll
-    for (int step = 0; step < kBlockN / 16; step++) {
-#pragma unroll
-        for (int i = 0; i < 8; i++) {
-            float &score = scores[8 * step + i];
-            score = ws::exp2_approx(score * softmax.scale - softmax.reference[i / 2 % 2]);
-        }
-#pragma unroll
-        for (int i = 4 * step; i < 4 * step + 4; i++) {
-            weights[i / 4][i % 4] = ws::pack<kBf16>(scores[2 * i], scores[2 * i + 1]);
-        }
-        if constexpr (kSums == 2) {
-            ws::mma_m16n8k16<kBf16>(softmax.row_sums, weights[step], kOnes, kOnes);
-        }
-    }
-    if constexpr (kSums == 1) {
-#pragma unroll
-        for (int row = 0; row < 2; row++) {
-            softmax.sum[row] += ws::sum_of_pair<kBf16>(sum_of_words<0, kBlockN / 8>(weights, row));
-        }
-    }
-}
 
 // The scores become exponentials, which join the sums, and are packed.
 __device__ __forceinline__ void raise(Softmax &softmax, Scores &scores, Weights &weights) {
-    if constexpr (kSums != 0) {
-        raise_packed(softmax, scores, weights);
-        return;
-    }
     constexpr int kPairs = kBlockN / 4;
     float sum[2][2] = {{softmax.sum[0], 0.0f}, {softmax.sum[1], 0.0f}}; // two chains a row
 #pragma unroll
@@ -86,11 +43,7 @@ struct Consumer {
     unsigned n_groups;        // that it is through with
     unsigned n_used;          // chunks of its part, whose V it is through with
     unsigned exchange_parity; // of the next exchange
-    bool refills; // whether this thread loads what its part needs
-    int head;
-    const ws::TensorMap *k_map, *v_map;
     Softmax softmax;
-    Queries queries; // if they are in registers
     Scores scores;
     Weights weights;
     Output output;
@@ -111,11 +64,7 @@ __device__ __forceinline__ void wait_for_keys(Consumer &self, SharedPlan &shared
 
 __device__ __forceinline__ void start_scores(Consumer &self, unsigned index) {
     ws::Descriptor k = ws::descriptor_advance(self.k0, slot_of(index) * sizeof(KeyTile));
-    if constexpr (kQueriesInRegisters) {
-        multiply_qk(self.scores, self.queries, k);
-    } else {
-        multiply_qk(self.scores, self.q, k);
-    }
+    multiply_qk(self.scores, self.q, k);
 }
 
 __device__ __forceinline__ void wait_for_values(Consumer &self, SharedPlan &shared) {
@@ -127,56 +76,19 @@ __device__ __forceinline__ void start_output(Consumer &self, SharedPlan &shared)
     multiply_pv(self.output, self.weights, ws::descriptor_advance(self.v0, slot_of(self.n_used) * sizeof(KeyTile)));
 }
 
-// Loads `chunk`, if there is one, as number `index` into a ring, when all warps have left what was there.
-__device__ __forceinline__ void refill(const Consumer &self, KeyTile *ring, Barriers<kSlots> &barriers,
-                                       const ws::TensorMap &map, unsigned index, int chunk) {
-    if (chunk >= 0 && self.refills) {
-        RingPosition<kSlots> at = {slot_of(index), parity_of(index)};
-        load_next(ring, barriers, at, map, chunk * kBlockN, self.head);
-    }
-}
-
-// After the release of number `index`, which held `chunk`.
-__device__ __forceinline__ void refill_keys(Consumer &self, SharedPlan &shared, unsigned index, int chunk) {
-    if constexpr (kSelfFed) {
-        refill(self, shared.k[self.part], shared.k_barriers[self.part], *self.k_map, index + kSlots,
-               chunk - kSplit * kSlots);
-    }
-}
-
-__device__ __forceinline__ void refill_values(Consumer &self, SharedPlan &shared, unsigned index, int chunk) {
-    if constexpr (kSelfFed) {
-        refill(self, shared.v[self.part], shared.v_barriers[self.part], *self.v_map, index + kSlots,
-               chunk - kSplit * kSlots);
-    }
-}
-
-// The first chunks of the group, from number n_used on.
-__device__ __forceinline__ void fill(Consumer &self, SharedPlan &shared, int first_chunk) {
-#pragma unroll
-    for (int i = 0; i < kSlots; i++) {
-        int chunk = first_chunk - i * kSplit;
-        refill(self, shared.k[self.part], shared.k_barriers[self.part], *self.k_map, self.n_used + i, chunk);
-        refill(self, shared.v[self.part], shared.v_barriers[self.part], *self.v_map, self.n_used + i, chunk);
-    }
-}
-
 // kPending: groups of products that were started after the scores'.
 template <int kPending>
 __device__ __forceinline__ void finish_scores(Consumer &self, SharedPlan &shared, unsigned index) {
     ws::wgmma_wait<kPending>();
     ws::wgmma_fence_operand(self.scores);
     release(&shared.k_barriers[self.part].empty[slot_of(index)], self.thread);
-    refill_keys(self, shared, index, self.chunk - static_cast<int>(index - self.n_used) * kSplit);
 }
 
-// Of `chunk`.
-__device__ __forceinline__ void finish_output(Consumer &self, SharedPlan &shared, int chunk) {
+__device__ __forceinline__ void finish_output(Consumer &self, SharedPlan &shared) {
     ws::wgmma_wait<0>();
     ws::wgmma_fence_operand(self.output);
     ws::wgmma_fence_operand(self.weights);
     release(&shared.v_barriers[self.part].empty[slot_of(self.n_used)], self.thread);
-    refill_values(self, shared, self.n_used, chunk);
     self.n_used++;
 }
 
@@ -201,7 +113,7 @@ __device__ __forceinline__ void weigh(Consumer &self, SharedPlan &shared, int s)
         mask_chunk(self, s);
     }
     if (kBefore) {
-        finish_output(self, shared, self.chunk + kSplit);
+        finish_output(self, shared);
     }
     raise(self.softmax, self.scores, self.weights);
     WS_STAMP(ws::kWeighed + self.n_used);
@@ -224,7 +136,6 @@ __device__ __forceinline__ void step(Consumer &self, SharedPlan &shared, int s) 
 __device__ __forceinline__ void skip_values(Consumer &self, SharedPlan &shared) {
     wait_for_values(self, shared);
     release_unread(&shared.v_barriers[self.part].empty[slot_of(self.n_used)], self.thread);
-    refill_values(self, shared, self.n_used, self.chunk);
     self.n_used++;
 }
 
@@ -232,7 +143,6 @@ __device__ __forceinline__ void skip_values(Consumer &self, SharedPlan &shared) 
 __device__ __forceinline__ void skip_chunk(Consumer &self, SharedPlan &shared) {
     wait_for_keys(self, shared, self.n_used);
     release_unread(&shared.k_barriers[self.part].empty[slot_of(self.n_used)], self.thread);
-    refill_keys(self, shared, self.n_used, self.chunk);
     skip_values(self, shared);
 }
 

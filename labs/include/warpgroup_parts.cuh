@@ -94,7 +94,6 @@ __device__ __forceinline__ void release_unread(ws::Mbarrier *empty, int thread) 
 
 typedef float Scores[kBlockN / 2];         // of one thread: 2 rows (queries g and g + 8), keys 8 j + 2 t + {0, 1}
 typedef float Output[kHeadDim / 2];        // likewise, along the head
-typedef unsigned Queries[kHeadDim / 16][4]; // as operand of the first product
 typedef unsigned Weights[kBlockN / 16][4]; // the scores' exponentials as 16-bit pairs, for the second product
 
 // scores = Q Kᵀ, both K-major; not waited for.
@@ -108,21 +107,6 @@ __device__ __forceinline__ void multiply_qk(Scores &scores, ws::Descriptor q, ws
         ws::Descriptor q_step = ws::descriptor_advance(q, slab * kQueryRows * kSlab * 2 + within);
         ws::Descriptor k_step = ws::descriptor_advance(k, slab * kBlockN * kSlab * 2 + within);
         ws::wgmma_ss<kBf16, false>(scores, q_step, k_step, step > 0);
-    }
-    ws::wgmma_commit();
-}
-
-// The same with Q in registers.
-__device__ __forceinline__ void multiply_qk(Scores &scores, Queries &queries, ws::Descriptor k) {
-    ws::wgmma_fence_operand(scores);
-    ws::wgmma_fence_operand(queries);
-    ws::wgmma_fence();
-#pragma unroll
-    for (int step = 0; step < kHeadDim / 16; step++) {
-        int slab = step / (kSlab / 16);
-        int within = step % (kSlab / 16) * 32;
-        ws::Descriptor k_step = ws::descriptor_advance(k, slab * kBlockN * kSlab * 2 + within);
-        ws::wgmma_rs<kBf16, false>(scores, queries[step], k_step, step > 0);
     }
     ws::wgmma_commit();
 }

@@ -24,12 +24,6 @@ __device__ __forceinline__ float checked_sum(float sum) {
     return sum <= (kBf16 ? 0x1p30f : 65000.0f) ? sum : infinity();
 }
 
-// The same for a row's sum of weights that are rounded already: those that do not fit are infinite.
-template <bool kBf16>
-__device__ __forceinline__ float checked_row_sum(float sum) {
-    return sum < (kBf16 ? 0x1p30f : infinity()) ? sum : infinity();
-}
-
 // Whether a row that sees n_keys keys needs another reference. In half precision weights below 2^-14 are subnormal and
 // off by up to 2^-25 each. With a mean weight of 2^-12 that is at most 2^-13 of the output's root mean square, a tenth
 // of what the rounding of normal weights and of the output comes to. NaN is outside, too.

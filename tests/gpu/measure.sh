@@ -4,14 +4,14 @@
 #
 #   tests/gpu/measure.sh WARPSMITH RESULTS [STEP...]
 #
-# Steps: saxpy, rmsnorm, gemm; attention and attention-large (the rungs), attention-small, attention-middle,
-# attention-large-d64, attention-large-d128 (the front beside its peers), attention-profile (counters of rungs before and
-# after); campaign, repeat; all when none is named. Run it from the project's root.
+# Steps: saxpy, rmsnorm, gemm; attention and attention-large (the rungs), attention-small, attention-large-d64,
+# attention-large-d128 (the front beside its peers), attention-profile (counters of rungs before and after); campaign,
+# repeat; all when none is named. Run it from the project's root.
 set -u
 warpsmith=$1
 results=$2
 shift 2
-all="saxpy rmsnorm gemm attention attention-large attention-small attention-middle attention-large-d64"
+all="saxpy rmsnorm gemm attention attention-large attention-small attention-large-d64"
 all="$all attention-large-d128 attention-profile campaign repeat"
 steps=${*:-$all}
 mkdir -p "$results"
@@ -54,16 +54,10 @@ for it in $steps; do
             --workload b4h8s512d64_bf16 --workload b4h8s512d64_causal_bf16
         ;;
     attention-small)
-        # shellcheck disable=SC2086
-        step attention-small-cuda compare labs/attention front $peers --time 0.5 \
-            --workload b1h8s512d64_bf16 --workload b1h8s512d64_causal_bf16 \
-            --workload b4h8s512d64_bf16 --workload b4h8s512d64_causal_bf16
-        ;;
-    attention-middle)
-        # shellcheck disable=SC2086
-        step attention-middle-cuda compare labs/attention front $peers --time 0.5 \
-            --workload b1h8s2048d64_bf16 --workload b1h8s2048d64_causal_bf16 \
-            --workload b1h16s1024d128_bf16 --workload b1h16s1024d128_causal_bf16
+        # The front through the whole gate first.
+        # shellcheck disable=SC2046,SC2086 # peers and workloads are words
+        step attention-small-cuda compare labs/attention front $peers --full --time 0.5 \
+            $(masks b1h8s512d64 b4h8s512d64 b1h8s2048d64 b1h16s1024d128)
         ;;
     attention-large)
         # shellcheck disable=SC2086
@@ -88,9 +82,10 @@ for it in $steps; do
         for rung in \
             "60_small --workload b1h8s512d64_bf16" "92_brief --workload b1h8s512d64_bf16" \
             "50_wgmma --workload b4h8s512d64_bf16" \
-            "90_split --set TILES=1 --set SPLIT=1 --set BN=128 --set SLOTS=2 --set BLOCKS=2 --set TURNS=0 --workload b4h8s512d64_bf16" \
+            "90_split --set TILES=1 --set SPLIT=1 --set BN=128 --set SLOTS=2 --set BLOCKS=2 --set TURNS=0 --set DIRECT=0 --set LATER=0 --workload b4h8s512d64_bf16" \
             "50_wgmma --workload b1h8s2048d64_bf16" "90_split --workload b1h8s2048d64_bf16" \
             "50_wgmma --workload b4h32s4096d64_bf16" "80_steady --workload b4h32s4096d64_bf16" \
+            "90_split --set TILES=4 --set SPLIT=1 --workload b4h32s4096d64_bf16" \
             "50_wgmma --workload b1h16s1024d128_causal_bf16" "95_split_wide --workload b1h16s1024d128_causal_bf16" \
             "50_wgmma --workload b2h16s8192d128_bf16" "85_steady_wide --workload b2h16s8192d128_bf16"; do
             number=$((number + 1))

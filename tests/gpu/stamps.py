@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Looks into a launch of 90_split or 95_split_wide: when which step is reached, and how long a launch takes.
 
-    python3 tests/gpu/stamps.py 90_split --shape 4,8,512,64 --causal 0,1 --set TILES=1,SPLIT=1 --set DIRECT=2,LATER=1
+    python3 tests/gpu/stamps.py 90_split --shape 4,8,512,64 --causal 0,1 --set TILES=1,SPLIT=1 --set DIRECT=1,LATER=1
 
 Needs a Hopper GPU, PyTorch and nvcc. For experiments: its clock is a plain loop over inputs that the cache cannot hold,
 and it checks one answer of each configuration. Evidence is what `warpsmith compare` measures.
@@ -22,6 +22,8 @@ sys.path.insert(0, str(ROOT / "tests/emulate"))
 import contract as contracts  # noqa: E402: from the folder above
 
 CHUNKS = 4  # whose weights are shown
+CACHE_STATES = ["full of launches before", "full of what was read", "full of what was written",
+                "full of what was written, except for the code"]
 TENSOR_MAP_BYTES = 128
 MAX_DYNAMIC_SHARED_MEMORY = 8  # CUfunction_attribute
 CLUSTER_DIMENSION = 4  # CUlaunchAttributeID
@@ -35,6 +37,7 @@ def parse_arguments():
     parser.add_argument("--bf16", default="1")
     parser.add_argument("--set", action="append", default=[], help="NAME=VALUE,...: the rest from the contract's default")
     parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--cold", action="store_true", help="stamps after the cache has been filled with something else, too")
     return parser.parse_args()
 
 
@@ -150,6 +153,13 @@ class Launch:
             0, swizzle, 0, 0)
         return buffer, address
 
+    def one_block(self):
+        """Only the first block, which brings the code into the second-level cache."""
+        whole = self.config.grid
+        self.config.grid = (ctypes.c_uint * 3)(1, 1, 1)
+        self()
+        self.config.grid = whole
+
     def __call__(self):
         import torch
         self.config.stream = torch.cuda.current_stream().cuda_stream
@@ -210,16 +220,29 @@ def stamp_names():
     return names[:names.index("kWeighed")], int(re.search(r"kStamps = (\d+)", text).group(1))
 
 
-def show_stamps(kernel, launches, n_blocks):
+def prepare_cache(state, launches):
+    """Leaves the second-level cache as the name says; the last of `launches` is the one to be looked at."""
+    import torch
+    other = torch.empty(64 << 20, dtype=torch.int32, device="cuda")  # several times the cache
+    other.fill_(1)
+    if state == "full of what was read":
+        for _ in range(2):
+            torch.sum(other)
+    elif state == "full of what was written, except for the code":
+        launches[0].one_block()
+    elif state == "full of launches before":
+        for launch in launches[:-1]:
+            launch()
+
+
+def show_stamps(kernel, launches, n_blocks, state):
     """Medians over blocks, in ns after the entry of a block's first warpgroup; tenth and ninetieth percentile of the
     first and the last step, in ns after the first block's entry."""
     import numpy
     import torch
-    flush = torch.empty(64 << 20, dtype=torch.int32, device="cuda")
     names, n_stamps = stamp_names()
-    flush.fill_(1)
-    for launch in launches:
-        launch()
+    prepare_cache(state, launches)
+    launches[-1]()
     torch.cuda.synchronize()
     cycles = kernel.read("_ZN2ws6stampsE", numpy.uint32).reshape(-1, 8, n_stamps)[:n_blocks].astype(numpy.int64)
     times = kernel.read("_ZN2ws11stamp_timesE", numpy.uint64).reshape(-1, 8, 2)[:n_blocks].astype(numpy.int64)
@@ -230,7 +253,7 @@ def show_stamps(kernel, launches, n_blocks):
     clock = spent_cycles.sum() / max(1, spent_ns.sum())
     origin = times[:, :, 0][times[:, :, 0] != 0].min()
     quantiles = lambda values: " ".join(f"{int(x)}" for x in numpy.percentile(values, [0, 10, 50, 90, 100]))  # noqa: E731
-    print(f"    {clock:.2f} GHz; entered {quantiles(times[:, :, 0][used] - origin)}, "
+    print(f"    cache {state}: {clock:.2f} GHz; entered {quantiles(times[:, :, 0][used] - origin)}, "
           f"left {quantiles(times[:, :, 1][used] - origin)} ns (least, 10 %, median, 90 %, most)")
     start = cycles[:, :, entered].copy()
     start[start == 0] = 1 << 40
@@ -293,7 +316,8 @@ def main():
                     errors[label] = relative_error(sets[0], causal)
                 for label, time in interleaved_times(plain, arguments.rounds).items():
                     print(f"  {time:8.2f} µs, error {errors[label]:.3f} epsilon: {label}")
-                    show_stamps(stamped[label][0].kernel, stamped[label][:5], builds[label][1])
+                    for state in CACHE_STATES if arguments.cold else CACHE_STATES[:1]:
+                        show_stamps(stamped[label][0].kernel, stamped[label][:5], builds[label][1], state)
 
 
 if __name__ == "__main__":

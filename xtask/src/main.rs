@@ -5,6 +5,7 @@ mod profile_table;
 mod search_tables;
 mod tables;
 mod tidy;
+mod times_table;
 
 use std::process::ExitCode;
 

@@ -12,6 +12,7 @@ use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 
 use crate::tidy::root;
+use crate::times_table::times_table;
 use crate::{profile_table, search_tables};
 
 /// The labs with a table, and whether their README has one too.
@@ -188,7 +189,7 @@ pub fn stale() -> Result<Vec<String>> {
 }
 
 /// Sizes of workloads that have tables of their own.
-const SIZES: [&str; 5] = ["small", "middle", "large", "large-d64", "large-d128"];
+const SIZES: [&str; 4] = ["small", "large", "large-d64", "large-d128"];
 
 /// Makes a table of a stored result.
 type Renderer = fn(&Value) -> Result<String>;
@@ -358,62 +359,7 @@ fn ladder_table(ladder: &Value) -> Result<String> {
     Ok(lines.join("\n"))
 }
 
-/// A row per workload: every contender's time, and the first one's speed-up over the best library.
-fn times_table(result: &Value) -> Result<String> {
-    let rows = result["times"].as_array().context("the result has no times")?;
-    let speedups = result["speedups"].as_array().context("the result has no speed-ups")?;
-    let first = rows.first().context("the result has no workloads")?;
-    let labels: Vec<&Value> =
-        first["times"].as_array().context("no times")?.iter().map(|it| &it["label"]).collect();
-    let own = text(labels.first().context("nobody was compared")?);
-    let mut head = "| workload | rate | of the roofline |".to_string();
-    let mut rule = "|---|--:|--:|".to_string();
-    for label in &labels {
-        head += &format!(" {} |", text(label));
-        rule += "--:|";
-    }
-    let mut lines = vec![
-        format!(
-            "{}; times are medians of interleaved rounds; rate and ratio are `{own}`'s",
-            text(&result["device"])
-        ),
-        String::new(),
-        head + " over the best library |",
-        rule + "--:|",
-    ];
-    for row in rows {
-        let workload = text(&row["workload"]);
-        let times = row["times"].as_array().context("no times")?;
-        let own_s = times.first().and_then(|it| it["median_s"].as_f64());
-        let rate = own_s.zip(row["flops"].as_f64()).map_or_else(
-            || "–".to_string(),
-            |(time_s, flops)| format!("{:.1} TFLOP/s", flops / time_s / 1e12),
-        );
-        let share = own_s.zip(row["roofline_s"].as_f64()).map_or_else(
-            || "–".to_string(),
-            |(time_s, least_s)| format!("{:.0} %", 100.0 * least_s / time_s),
-        );
-        let mut line = format!("| {workload} | {rate} | {share} |");
-        for it in times {
-            line += &format!(" {} |", it["median_s"].as_f64().map_or("–".to_string(), time));
-        }
-        let best = times
-            .iter()
-            .filter(|it| it["is_baseline"] == true)
-            .filter_map(|it| Some((it["median_s"].as_f64()?, text(&it["label"]))))
-            .min_by(|a, b| a.0.total_cmp(&b.0));
-        let against = best.and_then(|(_, label)| {
-            let speedup = speedups.iter().find(|it| text(&it["over"]) == label)?;
-            let cells = speedup["workloads"].as_array()?;
-            let cell = cells.iter().find(|cell| text(&cell["workload"]) == workload)?;
-            Some(format!("{} {label}", ratio(cell)))
-        });
-        lines.push(format!("{line} {} |", against.unwrap_or_else(|| "–".to_string())));
-    }
-    Ok(lines.join("\n"))
-}
-
-fn ratio(cell: &Value) -> String {
+pub fn ratio(cell: &Value) -> String {
     interval(&cell["speedup"], &cell["verdict"])
 }
 

@@ -45,35 +45,6 @@ __device__ __forceinline__ float rcp_approx(float x) {
     return result;
 }
 
-// --- Pairs of 16-bit numbers in a word ---------------------------------------------------------------------------
-
-// Each with each, rounded. bf16: sm_90.
-template <bool kBf16>
-__device__ __forceinline__ unsigned add_pairs(unsigned a, unsigned b) {
-    unsigned sum;
-    if constexpr (kBf16) {
-        asm("add.rn.bf16x2 %0, %1, %2;" : "=r"(sum) : "r"(a), "r"(b));
-    } else {
-        asm("add.rn.f16x2 %0, %1, %2;" : "=r"(sum) : "r"(a), "r"(b));
-    }
-    return sum;
-}
-
-// Both together, in single precision.
-template <bool kBf16>
-__device__ __forceinline__ float sum_of_pair(unsigned pair) {
-    float low, high;
-    if constexpr (kBf16) {
-        low = __uint_as_float(pair << 16);
-        high = __uint_as_float(pair & 0xFFFF0000u);
-    } else {
-        asm("{.reg .b16 l, h; mov.b32 {l, h}, %2; cvt.f32.f16 %0, l; cvt.f32.f16 %1, h;}"
-            : "=f"(low), "=f"(high)
-            : "r"(pair));
-    }
-    return low + high;
-}
-
 // --- Order -------------------------------------------------------------------------------------------------------
 
 // Has a value computed here, before what is waited for next, and not where it is used.

@@ -24,28 +24,6 @@ inline float rcp_approx(float x) {
     return flush_subnormal(1.0f / flush_subnormal(x));
 }
 
-template <bool kBf16>
-inline float float_of_half(unsigned pair, int half) {
-    auto bits = static_cast<uint16_t>(pair >> 16 * half);
-    return kBf16 ? emu::float_from_bf16(bits) : emu::float_from_half(bits);
-}
-
-template <bool kBf16>
-inline unsigned add_pairs(unsigned a, unsigned b) {
-    unsigned sum = 0;
-    for (int half = 0; half < 2; half++) {
-        float value = float_of_half<kBf16>(a, half) + float_of_half<kBf16>(b, half);
-        uint16_t bits = kBf16 ? emu::bf16_from_float(value) : emu::half_from_float(value);
-        sum |= static_cast<unsigned>(bits) << 16 * half;
-    }
-    return sum;
-}
-
-template <bool kBf16>
-inline float sum_of_pair(unsigned pair) {
-    return float_of_half<kBf16>(pair, 0) + float_of_half<kBf16>(pair, 1);
-}
-
 inline void compute_here(float &) {}
 inline void compute_here(long long &) {}
 
