@@ -111,7 +111,7 @@ VARIANTS = [
         "change": ("        __syncwarp(); // the part may be", "        // the part may be"),
         "s": 20,
         "h": 12,
-        "config": {"TILES": 1, "SPLIT": 4, "SLOTS": 1, "TURNS": 0},
+        "config": {"TILES": 1, "SPLIT": 4, "SLOTS": 1, "TURNS": 0, "DIRECT": 0, "LATER": 0},
         "independent_lanes": True,
     },
     {
