@@ -3,7 +3,8 @@
 // A block has TILES tiles of 64 queries at a time, and SPLIT warpgroups for each: the keys' chunks go round among them.
 // Chunks count from the end of the keys. Every part of the keys has a ring of slots and a thread that fills it.
 //
-// Parameters are macros, as the contracts set them: D, CAUSAL, BF16, TILES, SPLIT, BN, SLOTS, BLOCKS, TURNS, DIRECT, LATER.
+// Parameters are macros, as the contracts set them: D, CAUSAL, BF16, TILES, SPLIT, BN, SLOTS, BLOCKS, TURNS, DIRECT, LATER,
+// EARLY, TOGETHER.
 #ifndef WS_SPLIT_LOAD_CUH
 #define WS_SPLIT_LOAD_CUH
 
@@ -20,6 +21,9 @@ constexpr int kBlockN = BN;              // keys
 constexpr int kSlots = SLOTS;            // of a part's ring
 constexpr bool kTurns = TURNS != 0 && kConsumers > 1;
 constexpr int kBlocksPerSm = BLOCKS;
+// Weights wait for the output before, too, and not only for their scores. Otherwise the compiler says how many come first.
+constexpr bool kTogether = TOGETHER != 0;
+constexpr int kEarly = EARLY; // of a thread's pairs of scores, at least, are weighed before that output is waited for
 // Consumers load their queries themselves, at the block's entry, so that the copy engine begins with keys.
 constexpr bool kDirect = DIRECT != 0;
 // How many tiles are asked for at once, keys and values in turn: all that fit, or only the first keys, and the others
@@ -40,6 +44,9 @@ constexpr int kTileValues = kHeadDim / 2; // of each thread in a tile's output
 constexpr int kRowValues = kTileValues / 2;
 constexpr int kShare = kTileValues / kSplit; // of each thread after the parts are merged
 
+static_assert(kEarly <= kBlockN / 4, "so many pairs a thread has");
+static_assert(kEarly == 0 || !kTogether, "either before the output has come, or after it");
+static_assert(kEarly == 0 || kSlots > 1, "the next keys come when these values have left their slot");
 static_assert(!kDirect || kSplit <= 2, "its warpgroups load a tile together");
 static_assert(kSplit == 1 || kSplit == 2 || kSplit == 4, "a share is stored 16 bytes a lane");
 static_assert(kBlocksPerSm == 2 ? kConsumers == 1 : kConsumers == 2 || kConsumers == 4,

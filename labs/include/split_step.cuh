@@ -12,12 +12,11 @@ struct Softmax {
     float sum[2];       // of this thread's exponentials
 };
 
-// The scores become exponentials, which join the sums, and are packed.
-__device__ __forceinline__ void raise(Softmax &softmax, Scores &scores, Weights &weights) {
-    constexpr int kPairs = kBlockN / 4;
-    float sum[2][2] = {{softmax.sum[0], 0.0f}, {softmax.sum[1], 0.0f}}; // two chains a row
+// Pairs of scores kFrom to kTo become exponentials, which join the sums, two chains a row.
+template <int kFrom, int kTo>
+__device__ __forceinline__ void raise(const Softmax &softmax, Scores &scores, float (&sum)[2][2]) {
 #pragma unroll
-    for (int i = 0; i < kPairs; i++) {
+    for (int i = kFrom; i < kTo; i++) {
         int row = i % 2;
 #pragma unroll
         for (int c = 0; c < 2; c++) {
@@ -25,9 +24,6 @@ __device__ __forceinline__ void raise(Softmax &softmax, Scores &scores, Weights 
             sum[row][c] += scores[2 * i + c];
         }
     }
-    pack_weights<0, kPairs>(weights, scores);
-    softmax.sum[0] = sum[0][0] + sum[0][1];
-    softmax.sum[1] = sum[1][0] + sum[1][1];
 }
 
 // --- Consumer ----------------------------------------------------------------------------------------------------
@@ -109,13 +105,24 @@ __device__ __forceinline__ bool is_masked(const Consumer &self, int chunk) {
 // What follows the scores of a chunk, for its weights. kBefore: whether the output of the chunk before is under way.
 template <bool kMasked, bool kBefore>
 __device__ __forceinline__ void weigh(Consumer &self, SharedPlan &shared, int s) {
+    constexpr int kPairs = kBlockN / 4;
+    constexpr int kFirst = kBefore ? kEarly : 0;
+    float sum[2][2] = {{self.softmax.sum[0], 0.0f}, {self.softmax.sum[1], 0.0f}};
     if (kMasked) {
         mask_chunk(self, s);
     }
+    raise<0, kFirst>(self.softmax, self.scores, sum);
     if (kBefore) {
+        if (kFirst > 0 && self.chunk >= kSplit) {
+            // Needed soon anyway, and here because the compiler moves nothing across its branch.
+            wait_for_keys(self, shared, self.n_used + 2);
+        }
         finish_output(self, shared);
     }
-    raise(self.softmax, self.scores, self.weights);
+    raise<kFirst, kPairs>(self.softmax, self.scores, sum);
+    pack_weights<0, kPairs>(self.weights, self.scores);
+    self.softmax.sum[0] = sum[0][0] + sum[0][1];
+    self.softmax.sum[1] = sum[1][0] + sum[1][1];
     WS_STAMP(ws::kWeighed + self.n_used);
 }
 
@@ -128,7 +135,7 @@ __device__ __forceinline__ void step(Consumer &self, SharedPlan &shared, int s) 
     start_scores(self, next);
     start_output(self, shared);
     pass_turn(self.consumer);
-    finish_scores<1>(self, shared, next);
+    finish_scores<kTogether ? 0 : 1>(self, shared, next);
     self.chunk -= kSplit;
     weigh<kMasked, true>(self, shared, s);
 }

@@ -216,7 +216,7 @@ __device__ __forceinline__ void step(Consumer &self, SharedPlan &shared, int s) 
     start_scores(self);
     start_output(self, shared);
     pass_turn(self.consumer);
-    finish_scores<1>(self, shared);
+    finish_scores<kTogether ? 0 : 1>(self, shared);
     self.key_tile--;
     weigh<kFollow, kMasked, true>(self, shared, s);
 }

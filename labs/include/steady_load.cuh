@@ -1,7 +1,7 @@
 // What 80_steady and 85_steady_wide load, and which block computes what: tiles, rings of stages, the producer. sm_90a.
 //
 // Parameters are macros, as the contracts set them: D, CAUSAL, BF16, CONSUMERS, BLOCKS, BN, STAGES, TURNS, EARLY,
-// PAIRS.
+// PAIRS, TOGETHER.
 #ifndef WS_STEADY_LOAD_CUH
 #define WS_STEADY_LOAD_CUH
 
@@ -20,6 +20,8 @@ constexpr bool kTurns = TURNS != 0 && kConsumers > 1;
 constexpr bool kPairs = PAIRS == 1 && kCausal;
 constexpr bool kFold = PAIRS == 2;
 constexpr int kEarly = EARLY;  // of a thread's pairs of scores: weighed while the output before is still computed
+// Weights wait for the output before, too, and not only for their scores. Otherwise the compiler says how many come first.
+constexpr bool kTogether = TOGETHER != 0;
 constexpr float kSlack = 8.0f; // how far, in powers of two, a row's largest score may exceed a reference that follows
 // How large a thread's sum over a tile may get, and how small a row's, where the reference stays. No weight is larger
 // than the sum it is in, and 16-bit weights reach to 2^16 in half precision; there references are high by kMargin.
