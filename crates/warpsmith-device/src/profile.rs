@@ -164,8 +164,8 @@ fn launches(program: &Program, rows: &[LaunchRow]) -> Vec<LaunchProfile> {
 fn instructions(artifact: &Artifact, cache_dir: &Path) -> BTreeMap<String, u32> {
     let parts_dir = cache_dir.parent().unwrap_or(cache_dir);
     toolkit::find(parts_dir)
-        .and_then(|toolkit| sass::instructions(&toolkit, artifact))
-        .map(|counts| sass::without_modifiers(&counts))
+        .and_then(|toolkit| sass::functions(&toolkit, artifact))
+        .map(|functions| sass::without_modifiers(&sass::count(&functions)))
         .unwrap_or_default()
 }
 

@@ -12,6 +12,7 @@ mod digest;
 mod driver;
 pub mod identity;
 pub(crate) mod limits;
+pub mod loops;
 mod monitor;
 pub mod ncu;
 mod nvcc;

@@ -8,6 +8,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
 use serde::Serialize;
+use warpsmith_device::cuda::loops::{self, Loop};
 use warpsmith_device::cuda::{self, Resources, sass, toolkit};
 use warpsmith_device::target::{Fault, Unit};
 use warpsmith_device::{bind, compile_unit};
@@ -45,6 +46,9 @@ pub struct BuildArgs {
     /// Show every instruction, not only the telling ones
     #[arg(long)]
     instructions: bool,
+    /// Show the innermost loops, cut where something is waited for: what runs beside what
+    #[arg(long)]
+    loops: bool,
 }
 
 /// Instructions that tell what a kernel does: matrix units, asynchronous copies, special functions,
@@ -63,6 +67,7 @@ struct Built {
     resources: Vec<Resources>,
     dynamic_smem_bytes: u32,
     instructions: BTreeMap<String, u32>,
+    loops: Vec<Loop>,
     remarks: Vec<Remark>,
     compile_s: f64,
     broken_claims: Vec<String>,
@@ -128,6 +133,9 @@ pub fn run(context: &Context, arguments: BuildArgs) -> Result<()> {
         )?;
     } else {
         show(&built, arguments.instructions);
+        if arguments.loops {
+            show_loops(&built);
+        }
         for failure in &failures {
             result(format!("  {} {failure}", paint(BAD, "fail")));
         }
@@ -220,7 +228,7 @@ fn build(context: &Context, lab: &Lab, device: &DeviceInfo, wanted: &Wanted<'_>)
             other => other.into(),
         })?;
     let toolkit = toolkit::find(&context.project.work_dir)?;
-    let instructions = sass::instructions(&toolkit, &artifact)?;
+    let functions = sass::functions(&toolkit, &artifact)?;
     let resources = cuda::resources(&artifact.log);
     let remarks = remarks(&artifact.log);
     let compile_s = artifact.compile_s;
@@ -233,7 +241,8 @@ fn build(context: &Context, lab: &Lab, device: &DeviceInfo, wanted: &Wanted<'_>)
         shape: shape_words(kernel, params, workload)?,
         resources,
         dynamic_smem_bytes,
-        instructions,
+        instructions: sass::count(&functions),
+        loops: loops::innermost(&functions),
         remarks,
         compile_s,
         broken_claims: Vec::new(),
@@ -322,6 +331,46 @@ fn show(built: &[Built], every_instruction: bool) {
                 result(format!("  {} {note}", paint(WARN, "note")));
                 notes.push(note);
             }
+        }
+    }
+}
+
+/// A table for each loop: a row for each section, in the order in which they run.
+fn show_loops(built: &[Built]) {
+    for one in built {
+        for (idx, it) in one.loops.iter().enumerate() {
+            let is_alike = |other: &&Loop| other.sections == it.sections;
+            if one.loops[..idx].iter().any(|before| is_alike(&before)) {
+                continue;
+            }
+            let n_more = one.loops[idx + 1..].iter().filter(is_alike).count();
+            let more =
+                if n_more > 0 { format!(", and {n_more} more alike") } else { String::new() };
+            result(format!(
+                "\n  {}: {} instructions at {:#x} of {}{more}",
+                format!("{} {}", one.kernel, one.shape).trim_end(),
+                it.n_instructions,
+                it.address,
+                it.function
+            ));
+            let mut table = Table::new(&["after", "instructions"], &[]);
+            for section in &it.sections {
+                let mut counts: Vec<(&String, &u32)> = section.instructions.iter().collect();
+                // What takes long first, then what there is most of.
+                let key = |(name, count): &(&String, &u32)| {
+                    (!TELLING.contains(&name.as_str()), std::cmp::Reverse(**count))
+                };
+                counts.sort_by_key(key);
+                let words: Vec<String> =
+                    counts.iter().map(|(name, count)| format!("{name} {count}")).collect();
+                let after = if section.after.is_empty() {
+                    paint(DIM, "its beginning")
+                } else {
+                    section.after.join(", ")
+                };
+                table.row(vec![after, paint(DIM, words.join(", "))]);
+            }
+            result(table.render());
         }
     }
 }

@@ -131,6 +131,32 @@ fn remarks_of_the_cuda_compilers_are_shown_and_judged() {
     }
 }
 
+#[test]
+#[ignore = "needs the CUDA compilers, from CUDA_HOME or `warpsmith setup cuda` in this repository"]
+fn loops_show_what_runs_between_the_waits_for_products() {
+    let lab = Lab::new();
+    let (dir, home) = (repository().join("labs/attention"), cuda_home());
+    let (dir, home) = (dir.display().to_string(), home.display().to_string());
+    let build = ["build", &dir, "--target", "cuda", "--kernel", "50_wgmma", "--cuda-home", &home];
+    let output = lab.project.run(&[&build[..], &["--json"]].concat());
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let document: Value = serde_json::from_str(&text(&output.stdout)).expect("JSON");
+    for one in document["builds"].as_array().expect("builds") {
+        let loops = one["loops"].as_array().expect("loops");
+        let total = |it: &Value, name: &str| -> u64 {
+            let sections = it["sections"].as_array().expect("sections").iter();
+            sections.filter_map(|section| section["instructions"][name].as_u64()).sum()
+        };
+        let is_main = |it: &&Value| total(it, "HGMMA") > 0 && total(it, "MUFU") > 16;
+        let main = loops.iter().find(is_main).unwrap_or_else(|| panic!("{one:#}"));
+        let words = main["sections"].to_string();
+        assert!(words.contains("products <= "), "{words}");
+    }
+    let output = lab.project.run(&[&build[..], &["--loops"]].concat());
+    let printed = text(&output.stdout);
+    assert!(printed.contains(" of attention_fwd") && printed.contains("products <= "), "{printed}");
+}
+
 fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
