@@ -152,14 +152,19 @@ impl<'a> Graph<'a> {
     /// The blocks of every loop, by its first. A loop is what reaches a branch back to a block that all ways to the
     /// branch lead through.
     fn loop_bodies(&self) -> BTreeMap<usize, BTreeSet<usize>> {
-        let dominators = self.dominators();
         let mut before = vec![Vec::new(); self.followers.len()];
         for (block, followers) in self.followers.iter().enumerate() {
             followers.iter().for_each(|follower| before[*follower].push(block));
         }
+        let dominators = self.immediate_dominators(&before);
+        let leads_through = |block: usize, head: usize| {
+            let up = |it: &usize| dominators[*it].filter(|above| above != it);
+            let is_reached = dominators[block].is_some();
+            is_reached && std::iter::successors(Some(block), up).any(|it| it == head)
+        };
         let mut bodies: BTreeMap<usize, BTreeSet<usize>> = BTreeMap::new();
         for (block, followers) in self.followers.iter().enumerate() {
-            for head in followers.iter().filter(|head| dominators[block].contains(head)) {
+            for head in followers.iter().filter(|head| leads_through(block, **head)) {
                 let body = bodies.entry(*head).or_insert_with(|| BTreeSet::from([*head]));
                 let mut open = vec![block];
                 while let Some(member) = open.pop() {
@@ -172,31 +177,60 @@ impl<'a> Graph<'a> {
         bodies
     }
 
-    /// For each block those that every way to it leads through, itself included; nothing for those out of reach.
-    fn dominators(&self) -> Vec<BTreeSet<usize>> {
-        let mut known: Vec<Option<BTreeSet<usize>>> = vec![None; self.followers.len()];
-        if let Some(entry) = known.first_mut() {
-            *entry = Some(BTreeSet::from([0]));
+    /// For each block the last other one that every way to it leads through; the first has itself, and those out of
+    /// reach none. (Cooper, Harvey and Kennedy: A Simple, Fast Dominance Algorithm.)
+    fn immediate_dominators(&self, before: &[Vec<usize>]) -> Vec<Option<usize>> {
+        let order = self.in_order();
+        let mut rank = vec![usize::MAX; self.followers.len()];
+        order.iter().enumerate().for_each(|(place, block)| rank[*block] = place);
+        let mut found: Vec<Option<usize>> = vec![None; self.followers.len()];
+        if let Some(first) = found.first_mut() {
+            *first = Some(0);
         }
         let mut changed = true;
         while changed {
             changed = false;
-            for (block, followers) in self.followers.iter().enumerate() {
-                let Some(of_block) = known[block].clone() else { continue };
-                for follower in followers {
-                    let mut through = match &known[*follower] {
-                        Some(others) => others.intersection(&of_block).copied().collect(),
-                        None => of_block.clone(),
-                    };
-                    through.insert(*follower);
-                    if known[*follower].as_ref() != Some(&through) {
-                        known[*follower] = Some(through);
-                        changed = true;
+            for block in order.iter().skip(1) {
+                let mut known = before[*block].iter().copied().filter(|it| found[*it].is_some());
+                let Some(mut common) = known.next() else { continue };
+                for mut other in known {
+                    while common != other {
+                        let later =
+                            if rank[common] > rank[other] { &mut common } else { &mut other };
+                        *later = found[*later].unwrap_or(0);
                     }
+                }
+                if found[*block] != Some(common) {
+                    found[*block] = Some(common);
+                    changed = true;
                 }
             }
         }
-        known.into_iter().map(Option::unwrap_or_default).collect()
+        found
+    }
+
+    /// The blocks that can be reached, each before those that follow it, branches back aside.
+    fn in_order(&self) -> Vec<usize> {
+        let mut order = Vec::new();
+        let mut seen = vec![false; self.followers.len()];
+        let mut open: Vec<(usize, usize)> = Vec::new();
+        if let Some(first) = seen.first_mut() {
+            *first = true;
+            open.push((0, 0));
+        }
+        while let Some((block, next)) = open.pop() {
+            match self.followers[block].get(next) {
+                Some(&follower) => {
+                    open.push((block, next + 1));
+                    if !std::mem::replace(&mut seen[follower], true) {
+                        open.push((follower, 0));
+                    }
+                }
+                None => order.push(block),
+            }
+        }
+        order.reverse();
+        order
     }
 
     /// Whether a loop does nothing but ask again whether something has come.
@@ -268,6 +302,7 @@ mod tests {
             "FADD R6, R6, R5",
             "@P0 BRA 0x10",
             "EXIT",
+            "BRA 0xc0", // behind every function's end
         ]);
         let loops = innermost(&functions);
         assert_eq!(loops.len(), 1);
@@ -323,6 +358,11 @@ mod tests {
             loops.iter().map(|it| (it.address, it.n_instructions)).collect();
         assert_eq!(found, [(0x30, 2)]);
         assert!(innermost(&listing(&["@P0 BRA 0x20", "NOP", "EXIT"])).is_empty());
+        // Two ways into it: no block that all of them lead through.
+        assert!(
+            innermost(&listing(&["@P0 BRA 0x20", "FADD R1, R1, R1", "@P1 BRA 0x10", "EXIT"]))
+                .is_empty()
+        );
         assert!(innermost(&[Function::default()]).is_empty());
     }
 }
