@@ -90,12 +90,7 @@ pub fn run(context: &Context, arguments: BuildArgs) -> Result<()> {
     if lab.target != TargetKind::Cuda {
         bail!("`build` is for CUDA kernels; `check` compiles those of the CPU");
     }
-    let device = cuda::device_of_arch(&arguments.arch).with_context(|| {
-        format!(
-            "unknown architecture `{}`\nhint: known are sm_80, sm_86, sm_89, sm_90a, sm_100a, sm_120a",
-            arguments.arch
-        )
-    })?;
+    let device = device_of_arch(&arguments.arch)?;
     let mut wanted = Vec::new();
     for kernel in chosen(lab, &arguments)? {
         if let Err(reason) = bind::architecture(kernel, &device) {
@@ -144,6 +139,15 @@ pub fn run(context: &Context, arguments: BuildArgs) -> Result<()> {
         return Ok(());
     }
     Err(CliFailure::Candidate(format!("{} build(s) or claim(s) failed", failures.len())).into())
+}
+
+/// What is known of the devices of an architecture.
+pub(super) fn device_of_arch(arch: &str) -> Result<DeviceInfo> {
+    cuda::device_of_arch(arch).with_context(|| {
+        format!(
+            "unknown architecture `{arch}`\nhint: known are sm_80, sm_86, sm_89, sm_90a, sm_100a, sm_120a"
+        )
+    })
 }
 
 fn chosen<'a>(lab: &'a Lab, arguments: &BuildArgs) -> Result<Vec<&'a Kernel>> {

@@ -6,11 +6,13 @@ use std::time::Instant;
 
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
+use warpsmith_model::lab::TargetKind;
 use warpsmith_model::rng::Rng;
 use warpsmith_model::{Expr, Params, Value};
 use warpsmith_search::{Space, SpaceSpec};
 
 use super::Context;
+use super::build::device_of_arch;
 use crate::campaign::ask_environment;
 use crate::labdir;
 use crate::output::{BOLD, json, paint, result};
@@ -32,6 +34,9 @@ pub struct SpaceArgs {
     /// Kernel of a lab; by default the last rung that has tunables
     #[arg(long, value_name = "NAME")]
     kernel: Option<String>,
+    /// Architecture to count for (`sm_90a`), where a lab is for CUDA; by default the GPU's of this machine
+    #[arg(long, value_name = "NAME")]
+    arch: Option<String>,
     /// Print this many configurations, drawn uniformly
     #[arg(long, value_name = "N", conflicts_with = "list")]
     sample: Option<usize>,
@@ -53,6 +58,8 @@ pub fn run(context: &Context, arguments: SpaceArgs) -> Result<()> {
         .collect::<Result<Vec<Expr>>>()?;
     let (name, space, seconds) = if arguments.what.is_dir() {
         of_lab(context, &arguments, further)?
+    } else if arguments.arch.is_some() {
+        bail!("--arch is for the labs of a GPU; a file says all that its constraints need");
     } else {
         of_file(&arguments.what, further)?
     };
@@ -108,8 +115,21 @@ fn of_lab(
         },
     };
     // Constraints may mention what only the device knows.
-    let mut worker = Worker::new(&context.project, lab.target);
-    let device = ask_environment(&mut worker)?.device;
+    let device = match &arguments.arch {
+        Some(_) if lab.target != TargetKind::Cuda => {
+            bail!("--arch is for the labs of a GPU\nhint: `--target cuda` names this lab's, if it has one")
+        }
+        Some(arch) => device_of_arch(arch)?,
+        None => ask_environment(&mut Worker::new(&context.project, lab.target))
+            .map_err(|error| match lab.target {
+                TargetKind::Cuda => error.context(
+                    "the device is needed, which constraints may mention\nhint: `--arch sm_90a` counts \
+                     without one",
+                ),
+                TargetKind::Cpu => error,
+            })?
+            .device,
+    };
     let constants = |name: &str| device.constant(name).map(Value::Int);
     let constraints = [kernel.constraints.clone(), further].concat();
     let started = Instant::now();

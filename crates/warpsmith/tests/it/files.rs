@@ -51,6 +51,25 @@ fn a_space_is_counted_sampled_and_listed() {
 }
 
 #[test]
+fn a_cuda_space_is_counted_for_an_architecture_without_a_gpu() {
+    let project = Project::new();
+    let lab = format!("{}/../../labs/gemm", env!("CARGO_MANIFEST_DIR"));
+    let of = |arch: &str| {
+        let kernel = ["--target", "cuda", "--kernel", "20_mma_pipelined", "--arch", arch];
+        project.json(&[&["space", &lab][..], &kernel].concat())["valid"].as_u64()
+    };
+    // Shared memory is a part of its constraints, and there is less of it on the smaller ones.
+    assert!(of("sm_89") > Some(0) && of("sm_90a") > of("sm_89"));
+
+    let said = project.fails(2, &["space", &lab, "--target", "cuda", "--arch", "sm_1"]);
+    assert!(said.contains("unknown architecture `sm_1`") && said.contains("sm_90a"), "{said}");
+    let said = project.fails(2, &["space", "labs/probe", "--arch", "sm_90a"]);
+    assert!(said.contains("--arch is for the labs of a GPU"), "{said}");
+    let said = project.fails(2, &["space", &data("spaces/hotspot.json"), "--arch", "sm_90a"]);
+    assert!(said.contains("--arch is for the labs of a GPU"), "{said}");
+}
+
+#[test]
 fn spaces_that_are_none_are_named_with_the_reason() {
     let project = Project::new();
     let check = |document: Value, words: &[&str]| {
