@@ -98,6 +98,12 @@ fn resumable(record: &RunRecord) -> Result<Result<RunSettings, String>> {
     let settings: RunSettings = serde_json::from_value(serde_json::to_value(&record.settings)?)
         .with_context(|| format!("the settings of {} cannot be read", record.id))?;
     let (run, goal) = (&record.id, settings.goal.name());
+    if record.status == RunStatus::Running {
+        return Ok(Err(format!(
+            "{run} still goes on in another process, and two would do the same things twice\nhint: wait \
+             for it, or stop it; `warpsmith runs` tells when it has ended"
+        )));
+    }
     if settings.goal == Goal::Mcp {
         return Ok(Err(format!(
             "{run} is the session of a coding agent, which only the agent could go on with\nhint: \

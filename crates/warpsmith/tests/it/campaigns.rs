@@ -39,7 +39,9 @@ fn the_whole_job_names_a_winner_and_writes_a_report() {
 #[test]
 fn a_search_tells_the_speed_up_of_its_winner() {
     let project = Project::new();
-    let summary = project.json(&["tune", "labs/probe", "--kernel", "10_vector", "--budget", "8"]);
+    let until = ["--budget", "8", "--time", "600"];
+    let tune = ["tune", "labs/probe", "--kernel", "10_vector"];
+    let summary = project.json(&[&tune[..], &until].concat());
     let winner = summary["winner"]["params"].as_object().expect("parameters");
     let speedups = summary["speedups"].as_array().expect("a list");
     assert!(!speedups.is_empty(), "{summary}");

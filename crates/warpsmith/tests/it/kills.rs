@@ -87,11 +87,16 @@ fn a_run_whose_process_was_killed_is_told_from_one_that_goes_on() {
         .expect("the program starts");
     wait_for("a stored trial", || stored(&project) >= 2);
     let [listed, shown, exported, report] = said_of_the_newest_run(&project);
+    let name = project.json(&["runs"])["runs"][0]["run"].as_str().expect("a name").to_string();
+    let refusals = [name.as_str(), "latest"].map(|run| project.fails(2, &["resume", run]));
     campaign.kill().expect("it can be killed");
     campaign.wait().expect("it is gone");
     assert_eq!((listed.as_str(), exported.as_str()), ("\"running\"", "\"running\""));
     assert!(shown.contains("running"), "{shown}");
     assert!(report.contains("had not ended when this report was made"));
+    for refusal in refusals {
+        assert!(refusal.contains("still goes on in another process"), "{refusal}");
+    }
 
     let [listed, shown, exported, report] = said_of_the_newest_run(&project);
     assert_eq!((listed.as_str(), exported.as_str()), ("\"interrupted\"", "\"interrupted\""));

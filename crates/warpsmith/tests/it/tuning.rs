@@ -48,9 +48,10 @@ fn a_dispatch_table_has_a_verified_winner_for_every_workload_and_resumes_to_the_
     assert_eq!(written, summary["dispatch"]);
     assert!(written["workloads"][0]["axes"].is_object(), "{written}");
 
-    // As a process leaves it that is killed right before its end.
+    // As a process leaves it that is stopped right before its end.
     let writable = warpsmith_evidence::Store::open(&project.database()).expect("the store opens");
-    writable.finish_run(&record.id, &warpsmith_model::RunStatus::Running).expect("written");
+    let stopped = warpsmith_model::RunStatus::Interrupted { ended_unix_s: 1.0 };
+    writable.finish_run(&record.id, &stopped).expect("written");
     drop(writable);
     let before = project.evaluations();
     let again = project.json(&["resume", run]);
@@ -172,11 +173,12 @@ fn a_search_ends_when_its_best_is_close_enough_to_a_baseline() {
     assert!(!said.contains("ends early"), "{said}");
     assert_eq!(ranked, 3);
 
-    // As a process leaves it that is killed right before its end: the baseline is not measured again.
+    // As a process leaves it that is stopped right before its end; the baseline is not measured again.
     let run = project.store().run("latest").expect("a run").id;
     let writable = warpsmith_evidence::Store::open(&project.database()).expect("the store opens");
     let before = writable.comparisons(&run).expect("comparisons").len();
-    writable.finish_run(&run, &warpsmith_model::RunStatus::Running).expect("written");
+    let stopped = warpsmith_model::RunStatus::Interrupted { ended_unix_s: 1.0 };
+    writable.finish_run(&run, &stopped).expect("written");
     drop(writable);
     project.json(&["resume", &run.0]);
     assert_eq!(project.store().comparisons(&run).expect("comparisons").len(), before);
