@@ -154,7 +154,7 @@ class Launch:
         return buffer, address
 
     def one_block(self):
-        """Only the first block, which brings the code into the second-level cache."""
+        """One block for all tiles, which brings the code into the second-level cache, and few inputs."""
         whole = self.config.grid
         self.config.grid = (ctypes.c_uint * 3)(1, 1, 1)
         self()

@@ -9,7 +9,7 @@
 //!      ::open_read_only(path)          for queries
 //!   recording, each one durable transaction:
 //!      put_environment(&Environment) -> EnvironmentId      before start_run and append
-//!      start_run(&RunRecord)   finish_run(&RunId, &RunStatus)
+//!      start_run(&RunRecord)   take_up(&RunId)   finish_run(&RunId, &RunStatus)
 //!      append(&RunId, &Finding, at_unix_s) -> seq          trial and texts together
 //!      find_trial(&Question) -> Option<Trial>              an earlier answer, from any run
 //!      adopt(&RunId, &Trial, at_unix_s) -> seq             takes it over

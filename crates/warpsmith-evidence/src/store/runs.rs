@@ -81,7 +81,25 @@ impl Store {
         transaction.commit().map_err(|error| self.failed(error))
     }
 
-    /// Records how a run ended; or, with [`RunStatus::Running`], that it goes on, in this process.
+    /// Records that a run goes on, in this process; unless it already does, in this one or another. Returns
+    /// whether it was free: of several who ask at the same moment, one gets it.
+    pub fn take_up(&self, run: &RunId) -> Result<bool, StoreError> {
+        let transaction = self.begin()?;
+        let number = self.run_number(run)?;
+        if self.run(&run.0)?.status == RunStatus::Running {
+            return Ok(false);
+        }
+        let text = serde_json::to_string(&RunStatus::Running)
+            .map_err(self.document_failed("the status"))?;
+        transaction
+            .execute("UPDATE runs SET status = ?2 WHERE number = ?1", params![number, text])
+            .map_err(|error| self.failed(error))?;
+        self.note_writer(number)?;
+        transaction.commit().map_err(|error| self.failed(error))?;
+        Ok(true)
+    }
+
+    /// Records how a run ended.
     pub fn finish_run(&self, run: &RunId, status: &RunStatus) -> Result<(), StoreError> {
         let text = serde_json::to_string(status).map_err(self.document_failed("the status"))?;
         let transaction = self.begin()?;
@@ -89,9 +107,6 @@ impl Store {
         transaction
             .execute("UPDATE runs SET status = ?2 WHERE number = ?1", params![number, text])
             .map_err(|error| self.failed(error))?;
-        if *status == RunStatus::Running {
-            self.note_writer(number)?;
-        }
         transaction.commit().map_err(|error| self.failed(error))
     }
 

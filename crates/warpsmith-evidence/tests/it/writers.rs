@@ -119,8 +119,13 @@ fn a_run_goes_on_while_one_of_its_writers_is_there() {
     let ended = RunStatus::Finished { ended_unix_s: START + 10.0 };
     store.finish_run(&record.id, &ended).expect("recorded");
     assert_eq!(status(), ended);
-    store.finish_run(&record.id, &RunStatus::Running).expect("recorded");
+    // One of those who ask for it gets it.
+    let other = Store::open(store.path()).expect("opens");
+    assert!(other.take_up(&record.id).expect("recorded"));
+    assert!(!store.take_up(&record.id).expect("read"), "it goes on already");
     assert_eq!(status(), RunStatus::Running, "it was taken up by this process");
+    writers(&[&gone]);
+    assert!(store.take_up(&record.id).expect("recorded"), "nobody goes on with it");
     assert_eq!(store.document_kinds(&record.id).expect("kinds"), Vec::<String>::new());
 }
 

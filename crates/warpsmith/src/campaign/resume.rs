@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use anyhow::{Context, Result, bail};
 use warpsmith_evidence::Store;
-use warpsmith_model::{Goal, RunRecord, RunSettings, RunStatus};
+use warpsmith_model::{Goal, RunId, RunRecord, RunSettings, RunStatus};
 
 use super::{Campaign, ask_environment, open_store};
 use crate::interrupt::Interrupt;
@@ -55,7 +55,10 @@ impl Campaign {
             let asked = trial_id(&record.id, &job.candidate.id, job.fidelity, &job.workloads);
             trials.insert(asked, stored.trial);
         }
-        store.finish_run(&record.id, &RunStatus::Running)?;
+        // Another one may have taken it up since it was chosen.
+        if !store.take_up(&record.id)? {
+            bail!("{}", goes_on(&record.id));
+        }
         Ok(Self {
             project: project.clone(),
             loaded,
@@ -93,16 +96,20 @@ fn choose(store: &Store, name: &str) -> Result<(RunRecord, RunSettings)> {
     }
 }
 
+fn goes_on(run: &RunId) -> String {
+    format!(
+        "{run} still goes on in another process, and two would do the same things twice\nhint: wait for it, or \
+         stop it; `warpsmith runs` tells when it has ended"
+    )
+}
+
 /// Returns the settings of a run that can be resumed, or says why it cannot.
 fn resumable(record: &RunRecord) -> Result<Result<RunSettings, String>> {
     let settings: RunSettings = serde_json::from_value(serde_json::to_value(&record.settings)?)
         .with_context(|| format!("the settings of {} cannot be read", record.id))?;
     let (run, goal) = (&record.id, settings.goal.name());
     if record.status == RunStatus::Running {
-        return Ok(Err(format!(
-            "{run} still goes on in another process, and two would do the same things twice\nhint: wait \
-             for it, or stop it; `warpsmith runs` tells when it has ended"
-        )));
+        return Ok(Err(goes_on(run)));
     }
     if settings.goal == Goal::Mcp {
         return Ok(Err(format!(

@@ -11,7 +11,8 @@ use crate::output::say;
 
 /// Go on where a run was stopped or killed
 ///
-/// Nothing that was recorded is done again. The lab must not have changed. Runs of `run`, `tune`, `micro`
+/// Nothing that was recorded is done again. The lab must not have changed, and the run must not go on in
+/// another process. Runs of `run`, `tune`, `micro`
 /// and `evidence` can be resumed; the other commands are quicker to start again.
 #[derive(Debug, Args)]
 pub struct ResumeArgs {
