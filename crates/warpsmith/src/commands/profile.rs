@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result, bail};
 use clap::Args;
 use serde::Serialize;
 use warpsmith_model::diagnose::{Basis, Scene, diagnose, gap, words};
-use warpsmith_model::lab::{Kernel, TargetKind};
+use warpsmith_model::lab::{Kernel, Lab, TargetKind};
 use warpsmith_model::roofline::WorkSize;
 use warpsmith_model::{
     Ceilings, CounterSource, Diagnosis, Environment, Gap, Goal, LabRecord, Outcome, Params,
@@ -14,7 +14,9 @@ use warpsmith_model::{
 };
 
 use super::check::KernelArgs;
-use super::{CliFailure, Context, plain_settings, summary, with_campaign};
+use super::{
+    CliFailure, Context, check_workloads, each_once, plain_settings, summary, with_campaign,
+};
 use crate::campaign::Campaign;
 use crate::labdir;
 use crate::output::{BOLD, DIM, Table, WARN, json, paint, result, say};
@@ -138,7 +140,10 @@ pub fn profile_kernel(
     if let Some(reason) = campaign.unavailable(kernel, params) {
         bail!("`{}` cannot be profiled: {reason}", kernel.name);
     }
-    let workloads = chosen(campaign, kernel, workloads)?;
+    let workloads = match workloads {
+        [] => vec![campaign.largest_workload(kernel)?],
+        names => named(&campaign.loaded.lab, kernel, names)?,
+    };
     let chain = campaign.prove_on(workloads.clone())?;
     say(format!("  {:<9} {}", "chain", summary::chain_words(&chain)));
     let ceilings = campaign.ceilings()?;
@@ -161,24 +166,23 @@ pub fn profile_kernel(
     })
 }
 
-fn chosen(campaign: &Campaign, kernel: &Kernel, names: &[String]) -> Result<Vec<String>> {
-    let served = campaign.served(kernel)?;
-    if served.is_empty() {
-        bail!("kernel `{}` serves none of the lab's workloads (see its `requires`)", kernel.name);
-    }
-    for name in names {
-        if !served.contains(name) {
-            bail!(
-                "kernel `{}` serves no workload `{name}`\nhint: it serves {}",
-                kernel.name,
-                served.join(", ")
-            );
+/// Returns the workloads that were named, each once: any of the lab's shapes that the kernel serves.
+fn named(lab: &Lab, kernel: &Kernel, names: &[String]) -> Result<Vec<String>> {
+    check_workloads(lab, names)?;
+    let mut served = Vec::new();
+    for shape in lab.shapes() {
+        if kernel.serves(shape)? {
+            served.push(shape.name.as_str());
         }
     }
-    if !names.is_empty() {
-        return Ok(super::each_once(names));
+    if let Some(name) = names.iter().find(|name| !served.contains(&name.as_str())) {
+        bail!(
+            "kernel `{}` does not serve workload `{name}` (see its `requires`)\nhint: it serves {}",
+            kernel.name,
+            served.join(", ")
+        );
     }
-    Ok(vec![campaign.largest_workload(kernel)?])
+    Ok(each_once(names))
 }
 
 fn show(workload: &WorkloadProfile, finding: &Finding) {
@@ -232,5 +236,26 @@ pub fn tell_what_is_missing(record: &ProfileRecord) {
             say(format!("{} no counters: {reason}\nhint: {how}", paint(WARN, "note")));
             told.push(source);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    #[test]
+    fn extra_shapes_can_be_named_and_those_that_a_kernel_does_not_serve_are_refused() {
+        let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../labs/attention/cuda");
+        let lab = labdir::load(&dir).expect("the lab").lab;
+        let kernel = lab.kernels.iter().find(|it| it.name == "95_split_wide").expect("the kernel");
+        let names = |names: &[&str]| names.iter().map(|it| it.to_string()).collect::<Vec<_>>();
+        let twice = names(&["b32h16s512d128_bf16", "b1h16s1024d128_bf16", "b32h16s512d128_bf16"]);
+        assert_eq!(named(&lab, kernel, &twice).expect("served"), twice[..2]);
+        let refused = named(&lab, kernel, &names(&["b4h8s512d64_bf16"])).expect_err("refused");
+        assert!(refused.to_string().contains("does not serve workload `b4h8s512d64_bf16`"));
+        let unknown = named(&lab, kernel, &names(&["b1h16s1024d128"])).expect_err("unknown");
+        assert!(unknown.to_string().contains("no workload `b1h16s1024d128`"), "{unknown}");
     }
 }
