@@ -9,52 +9,8 @@
 
 #include "split_step.cuh"
 
-// --- Consumer: queries that it loads itself ----------------------------------------------------------------------
-
-// Of one thread: 16 bytes at a time of its two rows, as they come from memory.
-typedef uint4 QueryWords[2][kHeadDim / 32];
-
 __device__ __forceinline__ int row_of(int thread, int row) {
     return thread / 32 * 16 + thread % 32 / 4 + 8 * row;
-}
-
-// Whether this part loads the 16 bytes: those that share a tile load it together.
-__device__ __forceinline__ bool is_loaded_by(int i, int part) {
-    return i % kSplit == part;
-}
-
-__device__ __forceinline__ void load_words(QueryWords &words, const Element *q, const Group &group, int consumer, int s,
-                                           int thread) {
-#pragma unroll
-    for (int row = 0; row < 2; row++) {
-        int query = group.first_query + consumer % kTiles * kTileM + row_of(thread, row);
-        const Element *from = q + (static_cast<long long>(group.head) * s + query) * kHeadDim;
-#pragma unroll
-        for (int i = 0; i < kHeadDim / 32; i++) {
-            bool here = query < s && is_loaded_by(i, consumer / kTiles);
-            words[row][i] = here ? __ldg(reinterpret_cast<const uint4 *>(from) + 4 * i + thread % 4)
-                                 : make_uint4(0, 0, 0, 0);
-        }
-    }
-}
-
-// Into the tile in shared memory, swizzled, when its last products have read it. All of the tile's warpgroups.
-__device__ __forceinline__ void place(QueryTile &tile, const QueryWords &loaded, int consumer, int thread) {
-    int barrier = kTurnBarrier + kConsumers + consumer % kTiles;
-    ws::named_barrier_sync(barrier, kSplit * kWarpgroup);
-#pragma unroll
-    for (int row = 0; row < 2; row++) {
-        int query = row_of(thread, row);
-#pragma unroll
-        for (int i = 0; i < kHeadDim / 32; i++) {
-            int sixteen = i % 2 * 4 + thread % 4; // of the 8 in a slab's row
-            if (is_loaded_by(i, consumer / kTiles)) {
-                reinterpret_cast<uint4 *>(tile[i / 2][query])[sixteen ^ query % 8] = loaded[row][i];
-            }
-        }
-    }
-    ws::fence_proxy_async();
-    ws::named_barrier_sync(barrier, kSplit * kWarpgroup);
 }
 
 // --- Consumer: what the parts of a tile exchange -----------------------------------------------------------------
@@ -261,7 +217,7 @@ __device__ __forceinline__ void attend(Consumer &self, SharedPlan &shared, const
         start_scores(self, self.n_used);
         finish_scores<0>(self, shared, self.n_used);
         WS_STAMP(ws::kScored);
-        weigh<true, false>(self, shared, s);
+        weigh<true>(self, s);
         // Those that reach beyond the first query, then the rest.
         if (kCausal) {
             while (self.chunk >= kSplit && is_masked(self, self.chunk - kSplit)) {
@@ -273,11 +229,13 @@ __device__ __forceinline__ void attend(Consumer &self, SharedPlan &shared, const
             step<false>(self, shared, s);
             n_turns--;
         }
+        release_queries(self, shared); // before the last output, so that the next ones come earlier
         start_output(self, shared);
         finish_output(self, shared);
         WS_STAMP(ws::kOutputDone);
-    } else if (kSplit > 1) {
+    } else {
         __syncwarp(); // the part may be without chunks, and some lanes still wait for the queries, released next
+        release_queries(self, shared);
     }
     if (kTurns) {
         for (; n_turns > 0; n_turns--) {
@@ -292,7 +250,7 @@ __device__ __forceinline__ Consumer make_consumer(SharedPlan &shared, float scal
     self.consumer = __shfl_sync(0xFFFFFFFFu, static_cast<int>(threadIdx.x) / kWarpgroup, 0);
     self.tile = self.consumer % kTiles;
     self.part = self.consumer / kTiles; // those of the first part's keys have the first turns
-    self.q = ws::descriptor_k_major(shared.q[self.tile][0]);
+    self.q0 = ws::descriptor_k_major(shared.q[self.tile][0]);
     self.k0 = ws::descriptor_k_major(shared.k[self.part][0]);
     self.v0 = ws::descriptor_n_major(shared.v[self.part][0], kBlockN * kSlab * 2);
     self.thread = threadIdx.x % kWarpgroup;
@@ -303,48 +261,26 @@ __device__ __forceinline__ Consumer make_consumer(SharedPlan &shared, float scal
 }
 
 // The block's tiles of queries. `again`: with the largest scores as references.
-// `words`: the queries of the first round, if they are loaded.
-__device__ __forceinline__ void consume(Consumer &self, SharedPlan &shared, QueryWords &words, const Element *q,
-                                        Element *o, int n_heads, int s, bool again) {
+__device__ __forceinline__ void consume(Consumer &self, SharedPlan &shared, Element *o, int n_heads, int s, bool again) {
     if (self.consumer == kConsumers - 1) {
         pass_turn(self.consumer); // the first one's first turn
     }
     bool outside = false;
     int n_items = n_heads * items_per_head(s);
-    bool loaded = !again; // the queries of the round
     for (int round = 0; item_in_round(round) < n_items; round++) {
         Group group = group_of(item_in_round(round), round, n_heads, ws::computed_anew(s));
-        if (kDirect && !loaded) {
-            load_words(words, q, group, self.consumer, s, self.thread);
-        }
-        loaded = false;
         if (group.n_chunks == 0) {
             continue;
         }
         self.first_query = group.first_query + self.tile * kTileM;
         self.softmax.reference[0] = self.softmax.reference[1] = 0.0f;
         WS_STAMP(ws::kReady);
-        if constexpr (kDirect) {
-            place(shared.q[self.tile][0], words, self.consumer, self.thread);
-        } else {
-            ws::mbarrier_wait(&shared.q_barriers[self.tile].full[0], self.n_groups & 1);
-        }
+        wait_for_queries(self, shared);
         WS_STAMP(ws::kQueriesCame);
         if (again) {
             find_references(self, shared, group, s);
         }
         attend(self, shared, group, s);
-        if constexpr (kDirect) {
-            // The next ones come while this tile is merged and stored.
-            if (item_in_round(round + 1) < n_items) {
-                Group next = group_of(item_in_round(round + 1), round + 1, n_heads, ws::computed_anew(s));
-                load_words(words, q, next, self.consumer, s, self.thread);
-                loaded = true;
-            }
-        } else {
-            release(&shared.q_barriers[self.tile].empty[0], self.thread);
-            self.n_groups++;
-        }
         long long offset = (static_cast<long long>(group.head) * s + self.first_query) * kHeadDim;
         if (self.first_query < s) { // the same in all parts of a tile
             outside |= merge_and_store(self, shared, o + offset, s);
@@ -401,14 +337,10 @@ extern "C" __global__ void __launch_bounds__(kThreads, kBlocksPerSm)
         if (producer_warp == part) {
             if (ws::elect_one()) {
                 init_part(shared, part);
-                load_ahead(shared, first_group, part, q_map, k_map, v_map);
+                load_first(shared, first_group, part, q_map, k_map);
                 WS_STAMP(ws::kAsked);
             }
         }
-    }
-    QueryWords words;
-    if (kDirect && producer_warp < 0) {
-        load_words(words, q, first_group, warp / 4, s, threadIdx.x % kWarpgroup);
     }
     if (warp == 1 && ws::elect_one()) {
         ws::tma_prefetch_map(q_map);
@@ -424,7 +356,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, kBlocksPerSm)
         ws::setmaxnreg_dec<kProducerRegisters>();
         if (producer_warp < kSplit) {
             if (ws::elect_one()) {
-                load_later(shared, first_group, producer_warp, k_map, v_map);
+                load_rest(shared, first_group, producer_warp, k_map, v_map);
                 Producer producer = make_producer(producer_warp, first_group);
                 produce<1>(producer, shared, n_heads, s, q_map, k_map, v_map);
                 if (must_repeat(&shared.done, &shared.again)) {
@@ -437,7 +369,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, kBlocksPerSm)
         Consumer self = make_consumer(shared, scale);
         bool again = false;
         do {
-            consume(self, shared, words, q, o, n_heads, s, again);
+            consume(self, shared, o, n_heads, s, again);
             again = !again && must_repeat(&shared.done, &shared.again);
         } while (again);
         WS_STAMP(ws::kLeft);

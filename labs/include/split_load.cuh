@@ -3,8 +3,8 @@
 // A block has TILES tiles of 64 queries at a time, and SPLIT warpgroups for each: the keys' chunks go round among them.
 // Chunks count from the end of the keys. Every part of the keys has a ring of slots and a thread that fills it.
 //
-// Parameters are macros, as the contracts set them: D, CAUSAL, BF16, TILES, SPLIT, BN, SLOTS, BLOCKS, TURNS, DIRECT, LATER,
-// EARLY, TOGETHER.
+// Parameters are macros, as the contracts set them: D, CAUSAL, BF16, TILES, SPLIT, BN, SLOTS, QUERY_SLOTS, BLOCKS and
+// TURNS.
 #ifndef WS_SPLIT_LOAD_CUH
 #define WS_SPLIT_LOAD_CUH
 
@@ -19,16 +19,9 @@ constexpr int kQueryRows = kTileM;
 constexpr int kBlockM = kTileM * kTiles; // queries
 constexpr int kBlockN = BN;              // keys
 constexpr int kSlots = SLOTS;            // of a part's ring
+constexpr int kQuerySlots = QUERY_SLOTS; // of a tile's: the next ones may come while these are in use
 constexpr bool kTurns = TURNS != 0 && kConsumers > 1;
 constexpr int kBlocksPerSm = BLOCKS;
-// Weights wait for the output before, too, and not only for their scores. Otherwise the compiler says how many come first.
-constexpr bool kTogether = TOGETHER != 0;
-constexpr int kEarly = EARLY; // of a thread's pairs of scores, at least, are weighed before that output is waited for
-// Consumers load their queries themselves, at the block's entry, so that the copy engine begins with keys.
-constexpr bool kDirect = DIRECT != 0;
-// How many tiles are asked for at once, keys and values in turn: all that fit, or only the first keys, and the others
-// when these have come.
-constexpr int kAtOnce = LATER == 0 ? 2 * SLOTS : 1;
 // Under a causal mask a long group of tiles and a short one belong together: in one block that stays, or in two that
 // share a multiprocessor.
 constexpr bool kPairs = kCausal && kBlocksPerSm == 1;
@@ -44,10 +37,6 @@ constexpr int kTileValues = kHeadDim / 2; // of each thread in a tile's output
 constexpr int kRowValues = kTileValues / 2;
 constexpr int kShare = kTileValues / kSplit; // of each thread after the parts are merged
 
-static_assert(kEarly <= kBlockN / 4, "so many pairs a thread has");
-static_assert(kEarly == 0 || !kTogether, "either before the output has come, or after it");
-static_assert(kEarly == 0 || kSlots > 1, "the next keys come when these values have left their slot");
-static_assert(!kDirect || kSplit <= 2, "its warpgroups load a tile together");
 static_assert(kSplit == 1 || kSplit == 2 || kSplit == 4, "a share is stored 16 bytes a lane");
 static_assert(kBlocksPerSm == 2 ? kConsumers == 1 : kConsumers == 2 || kConsumers == 4,
               "registers are dealt out for these");
@@ -60,18 +49,18 @@ constexpr int kConsumerRegisters = kConsumers == 1 ? 216 : kConsumers == 2 ? 232
 typedef ws::ValueInbox<kShare, kSplit - 1> Inbox;
 
 struct SharedPlan {
-    QueryTile q[kTiles][1];
+    QueryTile q[kTiles][kQuerySlots];
     KeyTile k[kSplit][kSlots];
     KeyTile v[kSplit][kSlots];
     Inbox inboxes[kConsumers];
     float row_values[kConsumers][kTileM]; // of each part: its rows' sums, or largest scores
-    Barriers<1> q_barriers[kTiles];
+    Barriers<kQuerySlots> q_barriers[kTiles];
     Barriers<kSlots> k_barriers[kSplit], v_barriers[kSplit];
     ws::Mbarrier written[kTiles], read[kTiles]; // what the parts of a tile exchange
     ws::Mbarrier done; // when all consumers are through with the tiles
     int again;         // whether one of them found that references of 0 will not do
 };
-static_assert(sizeof(SharedPlan) <= (kBlockM + 2 * kSplit * kSlots * kBlockN) * kHeadDim * 2 +
+static_assert(sizeof(SharedPlan) <= (kQuerySlots * kBlockM + 2 * kSplit * kSlots * kBlockN) * kHeadDim * 2 +
                                         kTiles * (kSplit - 1) * kTileM * kHeadDim * 4 +
                                         kConsumers * kTileM * 4 + 512,
               "as in the contract");
@@ -127,31 +116,36 @@ __device__ __forceinline__ Group group_of(int item, int round, int n_heads, int 
 
 // --- Loads -------------------------------------------------------------------------------------------------------
 
-// A part's tile `index` of keys and values in turn, into its empty rings, if there is one.
-__device__ __forceinline__ void ask_first(SharedPlan &shared, const Group &group, int part, int index,
-                                          const ws::TensorMap &k_map, const ws::TensorMap &v_map) {
-    int slot = index / 2;
-    int chunk = group.n_chunks - 1 - part - slot * kSplit;
-    if (chunk < 0) {
-        return;
-    }
-    if (index % 2 == 0) {
+// A part's keys and values number `slot`, into its empty rings, if there are so many.
+__device__ __forceinline__ int chunk_in_slot(const Group &group, int part, int slot) {
+    return group.n_chunks - 1 - part - slot * kSplit;
+}
+
+__device__ __forceinline__ void ask_for_keys(SharedPlan &shared, const Group &group, int part, int slot,
+                                             const ws::TensorMap &k_map) {
+    int chunk = chunk_in_slot(group, part, slot);
+    if (chunk >= 0) {
         ask(shared.k[part][slot], &shared.k_barriers[part].full[slot], k_map, chunk * kBlockN, group.head);
-    } else {
+    }
+}
+
+__device__ __forceinline__ void ask_for_values(SharedPlan &shared, const Group &group, int part, int slot,
+                                               const ws::TensorMap &v_map) {
+    int chunk = chunk_in_slot(group, part, slot);
+    if (chunk >= 0) {
         ask(shared.v[part][slot], &shared.v_barriers[part].full[slot], v_map, chunk * kBlockN, group.head);
     }
 }
 
 // Which part's queries, too, are loaded with a part of the keys.
 __device__ __forceinline__ bool loads_queries(int part, int tile) {
-    return !kDirect && part == tile % kSplit;
+    return part == tile % kSplit;
 }
 
-// What fits into a part's empty rings, before anything else happens: all barriers are told first, which keeps the loads
-// close together.
-__device__ __forceinline__ void load_ahead(SharedPlan &shared, const Group &group, int part,
-                                           const ws::TensorMap &q_map, const ws::TensorMap &k_map,
-                                           const ws::TensorMap &v_map) {
+// Queries and the first keys, before anything else happens. All barriers are told first, which keeps the loads close
+// together.
+__device__ __forceinline__ void load_first(SharedPlan &shared, const Group &group, int part,
+                                           const ws::TensorMap &q_map, const ws::TensorMap &k_map) {
 #pragma unroll
     for (int tile = 0; tile < kTiles; tile++) {
         if (loads_queries(part, tile)) {
@@ -159,10 +153,10 @@ __device__ __forceinline__ void load_ahead(SharedPlan &shared, const Group &grou
         }
     }
 #pragma unroll
-    for (int i = 0; i < kSlots; i++) {
-        if (part + i * kSplit < group.n_chunks) {
-            ws::mbarrier_arrive_expect_tx(&shared.k_barriers[part].full[i], sizeof(KeyTile));
-            ws::mbarrier_arrive_expect_tx(&shared.v_barriers[part].full[i], sizeof(KeyTile));
+    for (int slot = 0; slot < kSlots; slot++) {
+        if (chunk_in_slot(group, part, slot) >= 0) {
+            ws::mbarrier_arrive_expect_tx(&shared.k_barriers[part].full[slot], sizeof(KeyTile));
+            ws::mbarrier_arrive_expect_tx(&shared.v_barriers[part].full[slot], sizeof(KeyTile));
         }
     }
 #pragma unroll
@@ -172,24 +166,24 @@ __device__ __forceinline__ void load_ahead(SharedPlan &shared, const Group &grou
                 group.head);
         }
         if (tile == 0) { // before another tile's queries: the copy engine takes one after the other
-            ask_first(shared, group, part, 0, k_map, v_map);
+            ask_for_keys(shared, group, part, 0, k_map);
         }
-    }
-#pragma unroll
-    for (int index = 1; index < kAtOnce; index++) {
-        ask_first(shared, group, part, index, k_map, v_map);
     }
 }
 
-// What else fits.
-__device__ __forceinline__ void load_later(SharedPlan &shared, const Group &group, int part,
-                                           const ws::TensorMap &k_map, const ws::TensorMap &v_map) {
-    if (kAtOnce < 2 * kSlots && part < group.n_chunks) {
-        ws::mbarrier_wait(&shared.k_barriers[part].full[0], 0);
+// What else fits, when these have come: asked for at once, it would keep other blocks' first keys waiting.
+__device__ __forceinline__ void load_rest(SharedPlan &shared, const Group &group, int part, const ws::TensorMap &k_map,
+                                          const ws::TensorMap &v_map) {
+    if (chunk_in_slot(group, part, 0) < 0) {
+        return;
+    }
+    ws::mbarrier_wait(&shared.k_barriers[part].full[0], 0);
 #pragma unroll
-        for (int index = kAtOnce; index < 2 * kSlots; index++) {
-            ask_first(shared, group, part, index, k_map, v_map);
+    for (int slot = 0; slot < kSlots; slot++) {
+        if (slot > 0) {
+            ask_for_keys(shared, group, part, slot, k_map);
         }
+        ask_for_values(shared, group, part, slot, v_map);
     }
 }
 
@@ -197,18 +191,18 @@ __device__ __forceinline__ void load_later(SharedPlan &shared, const Group &grou
 
 struct Producer {
     int part;
-    RingPosition<1> q_at;
+    RingPosition<kQuerySlots> q_at;
     RingPosition<kSlots> k_at, v_at;
 };
 
-// What load_ahead loaded is behind it.
+// What fits at first is behind it.
 __device__ __forceinline__ Producer make_producer(int part, const Group &group) {
     Producer self;
     self.part = part;
     self.q_at.advance();
 #pragma unroll
-    for (int i = 0; i < kSlots; i++) {
-        if (part + i * kSplit < group.n_chunks) {
+    for (int slot = 0; slot < kSlots; slot++) {
+        if (chunk_in_slot(group, part, slot) >= 0) {
             self.k_at.advance();
             self.v_at.advance();
         }
@@ -229,7 +223,7 @@ __device__ __forceinline__ void produce(Producer &self, SharedPlan &shared, int 
 #pragma unroll
             for (int tile = 0; tile < kTiles; tile++) {
                 if (loads_queries(self.part, tile)) {
-                    RingPosition<1> q_at = self.q_at;
+                    RingPosition<kQuerySlots> q_at = self.q_at;
                     load_next(shared.q[tile], shared.q_barriers[tile], q_at, q_map, group.first_query + tile * kTileM,
                               group.head);
                 }

@@ -12,11 +12,10 @@ struct Softmax {
     float sum[2];       // of this thread's exponentials
 };
 
-// Pairs of scores kFrom to kTo become exponentials, which join the sums, two chains a row.
-template <int kFrom, int kTo>
+// Pairs of scores become exponentials, which join the sums, two chains a row.
 __device__ __forceinline__ void raise(const Softmax &softmax, Scores &scores, float (&sum)[2][2]) {
 #pragma unroll
-    for (int i = kFrom; i < kTo; i++) {
+    for (int i = 0; i < kBlockN / 4; i++) {
         int row = i % 2;
 #pragma unroll
         for (int c = 0; c < 2; c++) {
@@ -30,13 +29,13 @@ __device__ __forceinline__ void raise(const Softmax &softmax, Scores &scores, fl
 
 // One warpgroup: a part of the keys of a tile.
 struct Consumer {
-    ws::Descriptor q, k0, v0; // k0 and v0 are of the first slot
+    ws::Descriptor q0, k0, v0; // of the first slot
     int consumer;              // which of the warpgroups
     int tile, part;
     int thread; // in the warpgroup
     int first_query;
     int chunk; // the one that `weights` belongs to; they run downwards
-    unsigned n_groups;        // that it is through with
+    unsigned n_groups;        // whose queries it is through with
     unsigned n_used;          // chunks of its part, whose V it is through with
     unsigned exchange_parity; // of the next exchange
     Softmax softmax;
@@ -58,9 +57,19 @@ __device__ __forceinline__ void wait_for_keys(Consumer &self, SharedPlan &shared
     ws::mbarrier_wait(&shared.k_barriers[self.part].full[slot_of(index)], parity_of(index));
 }
 
+__device__ __forceinline__ void wait_for_queries(Consumer &self, SharedPlan &shared) {
+    ws::mbarrier_wait(&shared.q_barriers[self.tile].full[self.n_groups % kQuerySlots], self.n_groups / kQuerySlots & 1);
+}
+
+__device__ __forceinline__ void release_queries(Consumer &self, SharedPlan &shared) {
+    release(&shared.q_barriers[self.tile].empty[self.n_groups % kQuerySlots], self.thread);
+    self.n_groups++;
+}
+
 __device__ __forceinline__ void start_scores(Consumer &self, unsigned index) {
+    ws::Descriptor q = ws::descriptor_advance(self.q0, self.n_groups % kQuerySlots * sizeof(QueryTile));
     ws::Descriptor k = ws::descriptor_advance(self.k0, slot_of(index) * sizeof(KeyTile));
-    multiply_qk(self.scores, self.q, k);
+    multiply_qk(self.scores, q, k);
 }
 
 __device__ __forceinline__ void wait_for_values(Consumer &self, SharedPlan &shared) {
@@ -102,25 +111,15 @@ __device__ __forceinline__ bool is_masked(const Consumer &self, int chunk) {
     return kCausal && (chunk + 1) * kBlockN - 1 > self.first_query;
 }
 
-// What follows the scores of a chunk, for its weights. kBefore: whether the output of the chunk before is under way.
-template <bool kMasked, bool kBefore>
-__device__ __forceinline__ void weigh(Consumer &self, SharedPlan &shared, int s) {
-    constexpr int kPairs = kBlockN / 4;
-    constexpr int kFirst = kBefore ? kEarly : 0;
+// The weights of a chunk, of its scores.
+template <bool kMasked>
+__device__ __forceinline__ void weigh(Consumer &self, int s) {
     float sum[2][2] = {{self.softmax.sum[0], 0.0f}, {self.softmax.sum[1], 0.0f}};
     if (kMasked) {
         mask_chunk(self, s);
     }
-    raise<0, kFirst>(self.softmax, self.scores, sum);
-    if (kBefore) {
-        if (kFirst > 0 && self.chunk >= kSplit) {
-            // Needed soon anyway, and here because the compiler moves nothing across its branch.
-            wait_for_keys(self, shared, self.n_used + 2);
-        }
-        finish_output(self, shared);
-    }
-    raise<kFirst, kPairs>(self.softmax, self.scores, sum);
-    pack_weights<0, kPairs>(self.weights, self.scores);
+    raise(self.softmax, self.scores, sum);
+    pack_weights(self.weights, self.scores);
     self.softmax.sum[0] = sum[0][0] + sum[0][1];
     self.softmax.sum[1] = sum[1][0] + sum[1][1];
     WS_STAMP(ws::kWeighed + self.n_used);
@@ -135,9 +134,10 @@ __device__ __forceinline__ void step(Consumer &self, SharedPlan &shared, int s) 
     start_scores(self, next);
     start_output(self, shared);
     pass_turn(self.consumer);
-    finish_scores<kTogether ? 0 : 1>(self, shared, next);
+    finish_scores<kWaitsForBoth ? 0 : 1>(self, shared, next);
     self.chunk -= kSplit;
-    weigh<kMasked, true>(self, shared, s);
+    finish_output(self, shared);
+    weigh<kMasked>(self, s);
 }
 
 __device__ __forceinline__ void skip_values(Consumer &self, SharedPlan &shared) {

@@ -41,12 +41,12 @@ __device__ __forceinline__ void fix_reference(Softmax &softmax, const Scores &sc
     }
 }
 
-// Pairs kFrom to kTo of the scores become exponentials relative to the reference, and join the sums.
-template <bool kMasked, int kFrom, int kTo>
+// The scores become exponentials relative to the reference, and join the sums.
+template <bool kMasked>
 __device__ __forceinline__ void raise(const Softmax &softmax, Scores &scores, float (&sum)[2][2]) {
     constexpr bool kMayBeUnset = kMasked; // a reference that follows is -inf before the first visible key
 #pragma unroll
-    for (int i = kFrom; i < kTo; i++) {
+    for (int i = 0; i < kBlockN / 4; i++) {
         int row = i % 2;
         float base = softmax.reference[row];
         base = kMayBeUnset && base == -ws::infinity() ? 0.0f : base;
@@ -184,8 +184,6 @@ __device__ __forceinline__ void mask_tile(Consumer &self, int s) {
 // What follows the scores of a tile, for its weights. kBefore: whether the output of the tile before is under way.
 template <bool kFollow, bool kMasked, bool kBefore>
 __device__ __forceinline__ void weigh(Consumer &self, SharedPlan &shared, int s) {
-    constexpr int kPairs = kBlockN / 4;
-    constexpr int kFirst = kBefore && !kFollow ? kEarly : 0;
     float sum[2][2] = {{0.0f, 0.0f}, {0.0f, 0.0f}}; // two chains a row
     if (kMasked) {
         mask_tile(self, s);
@@ -195,13 +193,11 @@ __device__ __forceinline__ void weigh(Consumer &self, SharedPlan &shared, int s)
     } else if (!kBefore) {
         fix_reference(self.softmax, self.scores);
     }
-    raise<kMasked, 0, kFirst>(self.softmax, self.scores, sum);
     if (kBefore) {
         finish_output(self, shared);
     }
-    pack_weights<0, kFirst>(self.weights, self.scores);
-    raise<kMasked, kFirst, kPairs>(self.softmax, self.scores, sum);
-    pack_weights<kFirst, kPairs>(self.weights, self.scores);
+    raise<kMasked>(self.softmax, self.scores, sum);
+    pack_weights(self.weights, self.scores);
     add_sums<kFollow>(self.softmax, sum);
     if (kFollow && kBefore) {
         correct_output(self.output, self.softmax);
@@ -216,7 +212,7 @@ __device__ __forceinline__ void step(Consumer &self, SharedPlan &shared, int s) 
     start_scores(self);
     start_output(self, shared);
     pass_turn(self.consumer);
-    finish_scores<kTogether ? 0 : 1>(self, shared);
+    finish_scores<kWaitsForBoth ? 0 : 1>(self, shared);
     self.key_tile--;
     weigh<kFollow, kMasked, true>(self, shared, s);
 }
@@ -322,6 +318,9 @@ extern "C" __global__ void __launch_bounds__(kThreads, kBlocksPerSm)
     extern __shared__ __align__(1024) unsigned char shared_bytes[];
     SharedPlan &shared = *reinterpret_cast<SharedPlan *>(shared_bytes);
     int n_heads = b * h;
+    // From one lane, so that the compiler knows that the whole warp has the same.
+    int warp = __shfl_sync(0xFFFFFFFFu, static_cast<int>(threadIdx.x) / 32, 0);
+    int producer_warp = warp - kConsumers * 4;
     if (threadIdx.x == 0) {
         ws::tma_prefetch_map(q_map);
         ws::tma_prefetch_map(k_map);
@@ -336,13 +335,16 @@ extern "C" __global__ void __launch_bounds__(kThreads, kBlocksPerSm)
     }
     __syncthreads();
 
-    if (threadIdx.x >= kWarpgroup * kConsumers) {
+    if (producer_warp >= 0) {
         ws::setmaxnreg_dec<kProducerRegisters>();
-        if (threadIdx.x == kWarpgroup * kConsumers) {
-            Producer self;
-            produce(self, shared, n_heads, s, q_map, k_map, v_map);
-            if (must_repeat(&shared.done, &shared.again)) {
+        if (producer_warp == 0) {
+            // By itself right before the loads: else the compiler puts a loop around each, in case that threads disagree.
+            if (ws::elect_one()) {
+                Producer self;
                 produce(self, shared, n_heads, s, q_map, k_map, v_map);
+                if (must_repeat(&shared.done, &shared.again)) {
+                    produce(self, shared, n_heads, s, q_map, k_map, v_map);
+                }
             }
         }
     } else {

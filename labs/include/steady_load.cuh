@@ -1,7 +1,7 @@
 // What 80_steady and 85_steady_wide load, and which block computes what: tiles, rings of stages, the producer. sm_90a.
 //
-// Parameters are macros, as the contracts set them: D, CAUSAL, BF16, CONSUMERS, BLOCKS, BN, STAGES, TURNS, EARLY,
-// PAIRS, TOGETHER.
+// Parameters are macros, as the contracts set them: D, CAUSAL, BF16, CONSUMERS, BLOCKS, BN, STAGES, TURNS
+// and PAIRS.
 #ifndef WS_STEADY_LOAD_CUH
 #define WS_STEADY_LOAD_CUH
 
@@ -19,9 +19,6 @@ constexpr bool kTurns = TURNS != 0 && kConsumers > 1;
 // multiprocessor where all fit at once (2). Else there is a block for each tile, longest first.
 constexpr bool kPairs = PAIRS == 1 && kCausal;
 constexpr bool kFold = PAIRS == 2;
-constexpr int kEarly = EARLY;  // of a thread's pairs of scores: weighed while the output before is still computed
-// Weights wait for the output before, too, and not only for their scores. Otherwise the compiler says how many come first.
-constexpr bool kTogether = TOGETHER != 0;
 constexpr float kSlack = 8.0f; // how far, in powers of two, a row's largest score may exceed a reference that follows
 // How large a thread's sum over a tile may get, and how small a row's, where the reference stays. No weight is larger
 // than the sum it is in, and 16-bit weights reach to 2^16 in half precision; there references are high by kMargin.
@@ -35,7 +32,6 @@ constexpr int kThreads = kWarpgroup * (kConsumers + 1); // consumers, then the p
 
 static_assert(kConsumers >= 1 && kConsumers <= 4, "more consumers leave too few registers for each");
 static_assert(kStages >= 2, "one stage would serialise copies and products");
-static_assert(kEarly % 4 == 0 && kEarly <= kBlockN / 4, "weights are packed four words at a time");
 
 // What a thread holds in each role; together as many as the block starts with.
 constexpr int kBlocksPerSm = BLOCKS;

@@ -123,13 +123,17 @@ __device__ __forceinline__ void multiply_pv(Output &output, Weights &weights, ws
     ws::wgmma_commit();
 }
 
-template <int kFrom, int kTo>
 __device__ __forceinline__ void pack_weights(Weights &weights, const Scores &scores) {
 #pragma unroll
-    for (int i = kFrom; i < kTo; i++) {
+    for (int i = 0; i < kBlockN / 4; i++) {
         weights[i / 4][i % 4] = ws::pack<kBf16>(scores[2 * i], scores[2 * i + 1]);
     }
 }
+
+// Left alone, the compiler computes some of a tile's weights before it waits for the output of the tile before: as many
+// as there happen to be registers for. That helps where one warpgroup's output has only one other's weights beside it,
+// and costs where there are several. So with more than two, scores and output are waited for together.
+constexpr bool kWaitsForBoth = kConsumers > 2;
 
 // --- Turns -------------------------------------------------------------------------------------------------------
 

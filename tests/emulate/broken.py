@@ -5,12 +5,17 @@ STEADY = {"rung": "80_steady", "d": 64, "s": 512, "causal": 0}
 WIDE = {"rung": "85_steady_wide", "d": 128, "s": 512, "causal": 0}
 SPLIT = {"rung": "90_split", "d": 64, "s": 512, "causal": 0}
 BRIEF = {"rung": "92_brief", "d": 64, "s": 512, "causal": 0}
+AHEAD = {**SPLIT, "config": {"TILES": 4, "SPLIT": 1, "QUERY_SLOTS": 2}}
 SMALL = {"rung": "60_small", "d": 64, "s": 512, "causal": 0}
 
 RELEASE_KEYS = "    release(&shared.k_barriers.empty[self.k_at.slot], self.thread);\n"
 WAIT_FOR_SCORES = "    ws::wgmma_wait<kPending>();\n    ws::wgmma_fence_operand(self.scores);\n"
 FINISH_BEFORE = "    if (kBefore) {\n        finish_output(self, shared);\n    }\n"
-PACK_FIRST = "    pack_weights<0, kFirst>(self.weights, self.scores);\n"
+RAISE_AND_PACK = ("    raise<kMasked>(self.softmax, self.scores, sum);\n"
+                  "    pack_weights(self.weights, self.scores);\n")
+LAST_STEPS = ("        while (self.chunk >= kSplit) {\n            step<false>(self, shared, s);\n"
+              "            n_turns--;\n        }\n")
+EARLY_RELEASE = "        release(&shared.q_barriers[self.tile].empty[self.n_groups % kQuerySlots], self.thread);\n"
 MASK = "ws::mask_scores<kCausal>(self.scores, query + 1 - key, s - key);"
 
 VARIANTS = [
@@ -32,7 +37,7 @@ VARIANTS = [
     {
         **WIDE,
         "what": "weights packed while a product reads those before",
-        "change": (FINISH_BEFORE + PACK_FIRST, PACK_FIRST + FINISH_BEFORE),
+        "change": (FINISH_BEFORE + RAISE_AND_PACK, RAISE_AND_PACK + FINISH_BEFORE),
     },
     {
         **STEADY,
@@ -111,8 +116,20 @@ VARIANTS = [
         "change": ("        __syncwarp(); // the part may be", "        // the part may be"),
         "s": 20,
         "h": 12,
-        "config": {"TILES": 1, "SPLIT": 4, "SLOTS": 1, "TURNS": 0, "DIRECT": 0, "LATER": 0},
+        "config": {"TILES": 1, "SPLIT": 4, "SLOTS": 1, "TURNS": 0},
         "independent_lanes": True,
+    },
+    {
+        **AHEAD,
+        "what": "scores are started before the next queries have come",
+        "change": ("        wait_for_queries(self, shared);\n", ""),
+    },
+    {
+        **SPLIT,
+        "what": "queries are released before their last scores",
+        "change": (LAST_STEPS + "        release_queries(self, shared);",
+                   EARLY_RELEASE + LAST_STEPS + "        self.n_groups++;"),
+        "config": {"TILES": 4, "SPLIT": 1, "QUERY_SLOTS": 1},
     },
     {
         **BRIEF,

@@ -111,15 +111,19 @@ def choose_configs(one, arguments):
                 raise SystemExit(f"{one['name']} has no {', '.join(sorted(unknown))}")
             configs.append({**default, **{name: int(value) for name, value in changes.items()}})
     else:
-        configs = [default]
-        for config in fast_configs(one) + varied_configs(one, default):
-            if config not in configs:
-                configs.append(config)
-        configs = configs[: 2 if arguments.quick else 8]
+        configs = distinct([default, *fast_configs(one)])
+        if arguments.quick:
+            configs = configs if len(configs) > 1 else distinct([default, *varied_configs(one, default)])[:2]
+        else:
+            configs = distinct([*configs, *varied_configs(one, default)])[:8]
     for config in configs:
         for constraint in contracts.broken_constraints(one, config):
             print(f"note: {one['name']} {say_config(config)} breaks `{constraint}`")
     return configs
+
+
+def distinct(configs):
+    return [config for idx, config in enumerate(configs) if config not in configs[:idx]]
 
 
 def fast_configs(one):

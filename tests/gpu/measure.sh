@@ -31,12 +31,14 @@ step() {
     echo "$name $(($(date +%s) - started)) s"
 }
 
-# masks SHAPE...: the workloads of shapes, without and with a causal mask. The large ones are sixteen thousand tokens,
+# masks TYPE SHAPE...: the workloads of shapes, without and with a causal mask. The large ones are sixteen thousand tokens,
 # cut into sequences of different lengths; PyTorch's flash and efficient backends and the swept Triton kernel were far
 # behind on those that they were measured on.
 masks() {
+    type=$1
+    shift
     for shape in "$@"; do
-        echo "--workload ${shape}_bf16 --workload ${shape}_causal_bf16"
+        echo "--workload ${shape}_$type --workload ${shape}_causal_$type"
     done
 }
 
@@ -57,7 +59,7 @@ for it in $steps; do
         # The front through the whole gate first.
         # shellcheck disable=SC2046,SC2086 # peers and workloads are words
         step attention-small-cuda compare labs/attention front $peers --full --time 0.5 \
-            $(masks b1h8s512d64 b4h8s512d64 b1h8s2048d64 b1h16s1024d128)
+            $(masks bf16 b1h8s512d64 b4h8s512d64 b1h8s2048d64 b1h16s1024d128) $(masks f16 b1h8s512d64 b4h8s512d64)
         ;;
     attention-large)
         # shellcheck disable=SC2086
@@ -69,12 +71,12 @@ for it in $steps; do
     attention-large-d64)
         # shellcheck disable=SC2046 # the workloads are words
         step attention-large-d64-cuda compare labs/attention front fa3 sdpa_cudnn --time 0.3 \
-            $(masks b32h32s512d64 b16h32s1024d64 b8h32s2048d64 b4h32s4096d64 b2h32s8192d64 b1h32s16384d64)
+            $(masks bf16 b32h32s512d64 b16h32s1024d64 b8h32s2048d64 b4h32s4096d64 b2h32s8192d64 b1h32s16384d64)
         ;;
     attention-large-d128)
         # shellcheck disable=SC2046
         step attention-large-d128-cuda compare labs/attention front fa3 sdpa_cudnn --time 0.3 \
-            $(masks b32h16s512d128 b16h16s1024d128 b8h16s2048d128 b4h16s4096d128 b2h16s8192d128 b1h16s16384d128)
+            $(masks bf16 b32h16s512d128 b16h16s1024d128 b8h16s2048d128 b4h16s4096d128 b2h16s8192d128 b1h16s16384d128)
         ;;
     attention-profile)
         # Who was the fastest on a shape before, and who is now.
@@ -82,10 +84,10 @@ for it in $steps; do
         for rung in \
             "60_small --workload b1h8s512d64_bf16" "92_brief --workload b1h8s512d64_bf16" \
             "50_wgmma --workload b4h8s512d64_bf16" \
-            "90_split --set TILES=1 --set SPLIT=1 --set BN=128 --set SLOTS=2 --set BLOCKS=2 --set TURNS=0 --set DIRECT=0 --set LATER=0 --workload b4h8s512d64_bf16" \
+            "90_split --set TILES=1 --set SPLIT=1 --set BN=128 --set SLOTS=2 --set BLOCKS=2 --set TURNS=0 --workload b4h8s512d64_bf16" \
             "50_wgmma --workload b1h8s2048d64_bf16" "90_split --workload b1h8s2048d64_bf16" \
             "50_wgmma --workload b4h32s4096d64_bf16" "80_steady --workload b4h32s4096d64_bf16" \
-            "90_split --set TILES=4 --set SPLIT=1 --workload b4h32s4096d64_bf16" \
+            "90_split --set TILES=4 --set SPLIT=1 --set QUERY_SLOTS=2 --workload b4h32s4096d64_bf16" \
             "50_wgmma --workload b1h16s1024d128_causal_bf16" "95_split_wide --workload b1h16s1024d128_causal_bf16" \
             "50_wgmma --workload b2h16s8192d128_bf16" "85_steady_wide --workload b2h16s8192d128_bf16"; do
             number=$((number + 1))

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Looks into a launch of 90_split or 95_split_wide: when which step is reached, and how long a launch takes.
 
-    python3 tests/gpu/stamps.py 90_split --shape 4,8,512,64 --causal 0,1 --set TILES=1,SPLIT=1 --set DIRECT=1,LATER=1
+    python3 tests/gpu/stamps.py 90_split --shape 4,8,512,64 --causal 0,1 --set TILES=1,SPLIT=1,BLOCKS=2 --set SLOTS=2
 
 Needs a Hopper GPU, PyTorch and nvcc. For experiments: its clock is a plain loop over inputs that the cache cannot hold,
 and it checks one answer of each configuration. Evidence is what `warpsmith compare` measures.

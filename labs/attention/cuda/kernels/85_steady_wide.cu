@@ -3,8 +3,7 @@
 // Serves every S, for scale > 0.
 //
 // Changed since 80_steady: the output takes twice the registers, and tensor cores have twice the work for each
-// exponential, so two warpgroups are enough, and the first exponentials of a tile are computed while the output of the
-// one before still is (EARLY).
+// exponential, so two warpgroups are enough.
 #include "steady_attention.cuh"
 
 static_assert(kHeadDim == 128, "80_steady serves head dimension 64");

@@ -1,4 +1,4 @@
-// O = softmax(scale Q Kᵀ) V on Hopper, head dimension 128, where there are few tiles: warpgroups share each block's.
+// O = softmax(scale Q Kᵀ) V on Hopper, head dimension 128: weights relative to 0.
 // Layout: q, k, v, o are (B, H, S, D) row-major, f16 or bf16. With a causal mask query i sees the keys 0..i.
 // Serves every S, for scale > 0.
 //
