@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::fs::{self, File};
-use std::io::{self, Read};
+use std::io::{self, Read, Seek};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -18,6 +18,7 @@ use landlock::{
 use warpsmith_model::Compiler;
 
 use super::crash;
+use crate::sys::memory::MemoryFile;
 use crate::sys::process::{ChildState, OwnedChild};
 use crate::sys::{check, process};
 use crate::target::Fault;
@@ -116,9 +117,7 @@ fn version(path: &Path) -> Result<String, Fault> {
     if let Some(version) = KNOWN.lock().unwrap_or_else(PoisonError::into_inner).get(&key) {
         return Ok(version.clone());
     }
-    let folder = super::artifacts::WorkFolder::create(&std::env::temp_dir()).map_err(broken)?;
-    let arguments = ["--version".to_string()];
-    let output = run(path, &arguments, folder.path(), None, VERSION_DEADLINE).map_err(broken)?;
+    let output = ask_version(path).map_err(broken)?;
     let failed = |why: &str| Fault::Unavailable(format!("`{} --version`: {why}", path.display()));
     if output.end != End::Exited(0) {
         return Err(failed(&output.end.in_words()));
@@ -176,22 +175,40 @@ pub(crate) fn run(
     readable: Option<&Path>,
     deadline: Duration,
 ) -> io::Result<Output> {
-    let log_path = folder.join("log.txt");
-    let log = File::create(&log_path)?;
+    let path = folder.join("log.txt");
+    let log = File::options().read(true).write(true).create(true).truncate(true).open(path)?;
+    confined(program, arguments, Some(folder), readable, deadline, log)
+}
+
+/// Asks a compiler for its version. It may write nowhere, so nothing is left behind by somebody who
+/// is killed meanwhile.
+pub(crate) fn ask_version(program: &Path) -> io::Result<Output> {
+    let log = MemoryFile::create(c"compiler-version", 0)?.into_file();
+    confined(program, &["--version".to_string()], None, None, VERSION_DEADLINE, log)
+}
+
+fn confined(
+    program: &Path,
+    arguments: &[String],
+    folder: Option<&Path>,
+    readable: Option<&Path>,
+    deadline: Duration,
+    log: File,
+) -> io::Result<Output> {
     let rules = file_rules(program, folder, readable).map_err(io::Error::other)?;
     let mut command = Command::new(program);
     command
         .args(arguments)
-        .current_dir(folder)
+        .current_dir(folder.unwrap_or(Path::new("/")))
         .env_clear()
         .env("PATH", std::env::var_os("PATH").unwrap_or_else(|| OsString::from("/usr/bin:/bin")))
-        .env("TMPDIR", folder)
+        .envs(folder.map(|folder| ("TMPDIR", folder)))
         .env("LC_ALL", "C")
         .env("SOURCE_DATE_EPOCH", "0")
         .env("CCACHE_DISABLE", "1")
         .stdin(Stdio::null())
         .stdout(log.try_clone()?)
-        .stderr(log)
+        .stderr(log.try_clone()?)
         .process_group(0);
     let cpu_limit_s = deadline.as_secs() + 2;
     // SAFETY: between `fork` and `exec` the closure only makes system calls; it allocates nothing.
@@ -224,13 +241,13 @@ pub(crate) fn run(
         }
         std::thread::sleep(Duration::from_millis(1));
     };
-    Ok(Output { end, log: read_log(&log_path)? })
+    Ok(Output { end, log: read_log(log)? })
 }
 
 /// Prepares the rules that confine a compiler; none where the kernel cannot enforce any.
 fn file_rules(
     program: &Path,
-    folder: &Path,
+    folder: Option<&Path>,
     readable_too: Option<&Path>,
 ) -> Result<Option<OwnedFd>, landlock::RulesetError> {
     const KNOWN: ABI = ABI::V5;
@@ -253,16 +270,16 @@ fn file_rules(
         .handle_access(AccessNet::from_all(KNOWN))?
         .create()?
         .add_rules(path_beneath_rules(readable, AccessFs::from_read(KNOWN)))?
-        .add_rules(path_beneath_rules([folder], AccessFs::from_all(KNOWN)))?
+        .add_rules(path_beneath_rules(folder, AccessFs::from_all(KNOWN)))?
         .add_rules(path_beneath_rules(["/dev/null"], AccessFs::from_all(KNOWN)))?;
     Ok(rules.into())
 }
 
 /// Reads what was printed, up to a limit, and says when something is missing.
-fn read_log(path: &Path) -> io::Result<String> {
-    let file = File::open(path)?;
+fn read_log(mut file: File) -> io::Result<String> {
     let printed = file.metadata()?.len();
     let mut bytes = Vec::new();
+    file.rewind()?;
     file.take(LOG_BYTES).read_to_end(&mut bytes)?;
     let mut log = String::from_utf8_lossy(&bytes).into_owned();
     if printed > LOG_BYTES {
@@ -290,5 +307,19 @@ mod tests {
             let tool = find(name).expect("the tests need gcc and clang");
             assert!(tool.version.contains(name), "{}", tool.version);
         }
+    }
+
+    #[test]
+    fn who_is_asked_for_a_version_can_write_nowhere() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let program = folder.path().join("fake-cc");
+        fs::write(&program, "#!/bin/sh\necho fake 1.0\necho left >left.txt || echo refused\n")
+            .expect("a script");
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        fs::set_permissions(&program, mode).expect("a program");
+        let output = ask_version(&program).expect("it ran");
+        assert_eq!(output.end, End::Exited(0), "{}", output.log);
+        assert!(output.log.starts_with("fake 1.0\n"), "{}", output.log);
+        assert!(output.log.ends_with("refused\n"), "{}", output.log);
     }
 }

@@ -6,7 +6,7 @@
 //! the user's, with limits on memory, processor time and files, and ended together at the deadline.
 
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use warpsmith_model::{BlobId, Hasher};
 
@@ -29,17 +29,11 @@ const BASE_OPTIONS: [&str; 4] = ["-cubin", "-std=c++17", "-Xptxas=-v", "-Iinclud
 /// The host's compilers that it can work with, in the order in which they are looked for.
 const HOST_COMPILERS: [&str; 2] = ["g++", "clang++"];
 
-/// How long it may take to say its version.
-const VERSION_DEADLINE: Duration = Duration::from_secs(10);
-
 /// Returns the words for the `nvcc` of this machine: its version and its content.
 pub(super) fn describe(parts_dir: &Path) -> Result<String, Fault> {
     let program = toolkit::find_nvcc(parts_dir)?;
     let broken = |source| Fault::Broken { what: format!("running {}", program.display()), source };
-    let folder = artifacts::WorkFolder::create(&std::env::temp_dir()).map_err(broken)?;
-    let arguments = ["--version".to_string()];
-    let output = toolchain::run(&program, &arguments, folder.path(), None, VERSION_DEADLINE);
-    let output = output.map_err(broken)?;
+    let output = toolchain::ask_version(&program).map_err(broken)?;
     let version = version_in(&output.log).ok_or_else(|| {
         Fault::Unavailable(format!(
             "`{} --version` does not say a version: {}",

@@ -44,6 +44,11 @@ impl MemoryFile {
         Ok(Self(file))
     }
 
+    /// Returns it as a plain file, for a process to print to.
+    pub(crate) fn into_file(self) -> File {
+        self.0
+    }
+
     /// Writes bytes at an offset.
     pub(crate) fn write_at(&self, bytes: &[u8], offset: usize) -> io::Result<()> {
         // The system's own work, finding memory and copying, is what takes long.
