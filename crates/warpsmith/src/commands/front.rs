@@ -1,14 +1,14 @@
 //! `warpsmith front`: one entry to a lab's kernels.
 
 use std::fmt::Write as _;
-use std::fs;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
 use serde_json::json;
 use warpsmith_evidence::derive::{Choice, dispatch};
-use warpsmith_model::lab::{FRONT, Kernel, Lab, parse_kernel};
+use warpsmith_model::lab::{FRONT, Front, Kernel, Lab, parse_kernel};
 use warpsmith_model::{
     ComparisonPurpose, ComparisonRecord, ContenderKind, Fidelity, Goal, Origin, Params, Request,
     RunSettings, Value, units,
@@ -26,7 +26,7 @@ use crate::output::{Table, WARN, paint, result, say};
 /// profiled like any other. The front passes the full gate, drawn shapes included, before it is written.
 /// Kernels are named as `compare` names them; with none named: every rung with its author's parameters
 /// but the oracle, and what earlier runs of this lab on this device chose. The first one named keeps a
-/// workload unless another is shown to be faster there.
+/// workload unless another is shown to be faster there. With workloads named, the file's other routes stay.
 #[derive(Debug, Args)]
 pub struct FrontArgs {
     /// Folder of the lab
@@ -68,6 +68,10 @@ pub fn run(context: &Context, arguments: FrontArgs) -> Result<()> {
         campaign.require_sanitizers()?;
         let path = arguments.out.clone().unwrap_or_else(|| campaign.loaded.dir.join("front.toml"));
         check_early(&campaign.loaded.lab, &arguments.exact, &path)?;
+        let earlier = match arguments.workload.is_empty() {
+            true => None,
+            false => Earlier::read(campaign, &path)?,
+        };
         let considered = considered(campaign, &arguments.contenders)?;
         let mut workloads = compare::workloads(campaign, &arguments.workload)?;
         if arguments.workload.is_empty() {
@@ -89,7 +93,7 @@ pub fn run(context: &Context, arguments: FrontArgs) -> Result<()> {
             let words = format!("nobody has a time on {}: {}", without.workload, refusals(&record));
             return Err(CliFailure::Candidate(words).into());
         }
-        let text = text(campaign, &record, &choices, &arguments.exact)?;
+        let text = text(campaign, &record, &choices, &arguments.exact, earlier.as_ref())?;
         let front = parse_kernel(&campaign.loaded.lab, FRONT, &text, "")
             .map_err(|errors| anyhow::anyhow!("the front is not valid\n\n{errors}"))?;
         let origin = Origin::Tuned { strategy: FRONT.to_string() };
@@ -202,15 +206,65 @@ fn exact_axes(lab: &Lab, kernels: &[&Kernel]) -> Vec<String> {
     lab.axes.iter().filter(is_exact).cloned().collect()
 }
 
-/// Writes the front's file.
+/// How a front's file begins, before the name of the device.
+const WRITTEN: &str =
+    "# Written by `warpsmith front`: who is fastest on which workload, measured on ";
+
+/// The front that a file has already.
+struct Earlier {
+    front: Front,
+    text: String,
+}
+
+impl Earlier {
+    /// Reads it, if there is one. Refuses one of another device: its choices say nothing of this one.
+    fn read(campaign: &Campaign, path: &Path) -> Result<Option<Self>> {
+        let text = match fs::read_to_string(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            text => text.with_context(|| format!("cannot read {}", path.display()))?,
+        };
+        let hint = "hint: name no workload to choose for all, or --out another file";
+        let kernel = parse_kernel(&campaign.loaded.lab, FRONT, &text, "").map_err(|errors| {
+            anyhow::anyhow!("{}: its other routes cannot stay\n\n{errors}\n{hint}", path.display())
+        })?;
+        let device = &campaign.environment.device.name;
+        let measured_on = text.lines().find_map(|line| line.strip_prefix(WRITTEN));
+        if let Some(other) = measured_on.filter(|words| !words.starts_with(&format!("{device}."))) {
+            bail!(
+                "{}: its other routes cannot stay, they were measured on {other} and this is {device}\n{hint}",
+                path.display()
+            );
+        }
+        let front = *kernel.front.context("a front has routes")?;
+        Ok(Some(Self { front, text }))
+    }
+
+    /// Returns what the file says above the route of a workload: its time.
+    fn words(&self, workload: &str) -> Option<&str> {
+        let above = format!("# {workload}: ");
+        self.text.lines().find_map(|line| line.strip_prefix(&above))
+    }
+}
+
+/// A route of the front's file.
+struct Line<'a> {
+    /// What is said above it.
+    words: String,
+    near: &'a [(String, i64)],
+    kernel: &'a Kernel,
+    params: &'a Params,
+}
+
+/// Writes the front's file: the choices, and what was chosen earlier for other shapes.
 fn text(
     campaign: &Campaign,
     record: &ComparisonRecord,
     choices: &[Choice],
     exact: &[String],
+    earlier: Option<&Earlier>,
 ) -> Result<String> {
     let lab = &campaign.loaded.lab;
-    let mut chosen: Vec<(&Choice, &Kernel, &Params)> = Vec::new();
+    let mut chosen: Vec<Line> = Vec::new();
     for choice in choices {
         let ContenderKind::Kernel { kernel, params, .. } =
             &record.contenders[choice.contender].kind
@@ -220,31 +274,49 @@ fn text(
         let kernel = lab.kernel(kernel).with_context(|| {
             format!("`{kernel}` is no kernel of the lab's files, so its front cannot name it")
         })?;
-        chosen.push((choice, kernel, params));
+        let workload = lab.workload(&choice.workload).context("workloads are the lab's")?;
+        let words = format!("{}: {}", workload.name, units::time(choice.time_s.mid));
+        chosen.push(Line { words, near: &workload.axes, kernel, params });
     }
-    let kernels: Vec<&Kernel> = chosen.iter().map(|(_, kernel, _)| *kernel).collect();
-    let exact = match exact.is_empty() {
-        true => exact_axes(lab, &kernels),
-        false => exact.to_vec(),
+    let mut lines = Vec::new();
+    for route in earlier.iter().flat_map(|earlier| &earlier.front.routes) {
+        let line = match chosen.iter().position(|line| line.near == route.near) {
+            Some(at) => chosen.remove(at),
+            None => {
+                let name = lab.shapes().find(|shape| shape.axes == route.near).map(|it| &it.name);
+                let time = name.and_then(|name| earlier?.words(name));
+                let words = match (name, time) {
+                    (Some(name), Some(time)) => format!("{name}: {time}"),
+                    (Some(name), None) => name.clone(),
+                    (None, _) => "A shape that the lab does not name".to_string(),
+                };
+                Line { words, near: &route.near, kernel: &route.kernel, params: &route.params }
+            }
+        };
+        lines.push(line);
+    }
+    lines.append(&mut chosen);
+    let kernels: Vec<&Kernel> = lines.iter().map(|line| line.kernel).collect();
+    let exact = match (exact, earlier) {
+        ([], Some(earlier)) => earlier.front.exact.clone(),
+        ([], None) => exact_axes(lab, &kernels),
+        (named, _) => named.to_vec(),
     };
     let exact: Vec<String> = exact.iter().map(|axis| format!("\"{axis}\"")).collect();
     let mut text = format!(
-        "# Written by `warpsmith front`: who is fastest on which workload, measured on {}.\n\
+        "{WRITTEN}{}.\n\
          format  = 1\n\
          summary = \"The fastest rung on each shape.\"\n\
          exact   = [{}]\n",
         campaign.environment.device.name,
         exact.join(", ")
     );
-    for (choice, kernel, params) in chosen {
-        let workload = lab.workload(&choice.workload).context("workloads are the lab's")?;
+    for Line { words, near, kernel, params } in lines {
         let axes: Vec<String> =
-            workload.axes.iter().map(|(name, value)| format!("{name} = {value}")).collect();
+            near.iter().map(|(name, value)| format!("{name} = {value}")).collect();
         write!(
             text,
-            "\n# {}: {}\n[[route]]\nnear   = {{ {} }}\nkernel = \"{}\"\n",
-            workload.name,
-            units::time(choice.time_s.mid),
+            "\n# {words}\n[[route]]\nnear   = {{ {} }}\nkernel = \"{}\"\n",
             axes.join(", "),
             kernel.name
         )?;

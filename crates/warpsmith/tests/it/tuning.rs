@@ -295,6 +295,25 @@ fn a_front_launches_what_was_fastest_and_is_gated_like_any_kernel() {
     let text = std::fs::read_to_string(&file).expect("the front");
     assert_eq!(text.matches("[[route]]").count(), routes.len(), "{text}");
 
+    // With a workload named, the choices for the others stay, with what is said of them.
+    let names: Vec<&str> = routes.iter().filter_map(|it| it["workload"].as_str()).collect();
+    let other = project.path().join("other.toml");
+    let changed = text.replace(&format!("# {}: ", names[1]), &format!("# {}: once ", names[1]));
+    std::fs::write(&other, &changed).expect("a file");
+    let one = ["front", "labs/probe", "00_naive", "--workload", names[0], "--time", "0.1"];
+    let again = project.json(&[&one[..], &["--rounds", "3", "--out", "other.toml"]].concat());
+    assert_eq!(again["routes"].as_array().map(Vec::len), Some(1), "{again}");
+    let merged = std::fs::read_to_string(&other).expect("the front");
+    assert_eq!(merged.matches("[[route]]").count(), routes.len(), "{merged}");
+    let parts = |text: &str| text.split("\n\n").map(str::to_string).collect::<Vec<_>>();
+    assert_eq!(parts(&merged)[2..], parts(&changed)[2..], "{merged}");
+    assert!(parts(&merged)[1].contains("kernel = \"00_naive\""), "{merged}");
+    // Unless they were measured on something else, which is said before anything is measured.
+    let elsewhere = changed.replacen("measured on ", "measured on an abacus, not ", 1);
+    std::fs::write(&other, elsewhere).expect("a file");
+    let said = project.fails(2, &[&one[..], &["--out", "other.toml"]].concat());
+    assert!(said.contains("were measured on an abacus") && said.contains("hint: "), "{said}");
+
     // It is a kernel like any other: gated on shapes between the workloads, compared, counted.
     let checks = project.json(&["check", "labs/probe", "--kernel", "front"]);
     assert_eq!(checks["checks"][0]["verdict"], "passed", "{checks}");
