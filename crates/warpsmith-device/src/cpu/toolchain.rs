@@ -313,13 +313,15 @@ mod tests {
     fn who_is_asked_for_a_version_can_write_nowhere() {
         let folder = tempfile::tempdir().expect("a folder");
         let program = folder.path().join("fake-cc");
-        fs::write(&program, "#!/bin/sh\necho fake 1.0\necho left >left.txt || echo refused\n")
-            .expect("a script");
+        // Beside itself, where this user may write.
+        let script = "#!/bin/sh\necho fake 1.0\necho left >${0%/*}/left.txt || echo refused\n";
+        fs::write(&program, script).expect("a script");
         let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
         fs::set_permissions(&program, mode).expect("a program");
         let output = ask_version(&program).expect("it ran");
         assert_eq!(output.end, End::Exited(0), "{}", output.log);
         assert!(output.log.starts_with("fake 1.0\n"), "{}", output.log);
         assert!(output.log.ends_with("refused\n"), "{}", output.log);
+        assert!(!folder.path().join("left.txt").exists());
     }
 }
