@@ -73,39 +73,6 @@ __device__ __forceinline__ void store_share(const float (&values)[kShare], const
     }
 }
 
-// The same by the copy engine, which leaves out rows beyond the last: from shared memory, where the tile's queries were.
-__device__ __forceinline__ void store_by_copy(const Consumer &self, SharedPlan &shared, const float (&inverse)[2],
-                                              const ws::TensorMap &o_map, int head) {
-    QueryTile &tile = shared.q[self.tile][self.n_groups % kQuerySlots];
-    int barrier = kTurnBarrier + kConsumers + self.consumer;
-    ws::named_barrier_sync(barrier, kWarpgroup); // every warp's products have read the queries
-    // Lane l says where row l % 8 of matrix l / 8 goes: of two blocks of 8 rows and two of 8 columns.
-    int lane = self.thread % 32;
-    int row = self.thread / 32 * 16 + lane % 16;
-#pragma unroll
-    for (int block = 0; block < kHeadDim / 8; block += 2) {
-        unsigned words[4];
-#pragma unroll
-        for (int i = 0; i < 4; i++) {
-            int at = (block + i / 2) * 4 + i % 2 * 2;
-            words[i] = ws::pack<kBf16>(self.output[at] * inverse[i % 2], self.output[at + 1] * inverse[i % 2]);
-        }
-        int sixteen = block % 8 + lane / 16; // of the 8 in a slab's row
-        Element *to = tile[block / 8][row] + (sixteen ^ row % 8) * 8;
-        ws::stmatrix_x4(ws::shared_address(to), words);
-    }
-    ws::fence_proxy_async();
-    ws::named_barrier_sync(barrier, kWarpgroup);
-    if (self.thread == 0) {
-#pragma unroll
-        for (int slab = 0; slab < kSlabs; slab++) {
-            ws::tma_store_3d(o_map, tile[slab], slab * kSlab, self.first_query, head);
-        }
-        ws::tma_store_commit();
-        ws::tma_store_wait_read<0>(); // then the tile can be released
-    }
-}
-
 // Whether a row needs another reference.
 __device__ __forceinline__ bool is_outside(const Consumer &self, float total, int row, int s) {
     int query = self.first_query + row_of(self.thread, row);
@@ -113,8 +80,7 @@ __device__ __forceinline__ bool is_outside(const Consumer &self, float total, in
 }
 
 // Adds up the parts' output and stores this part's share. Returns whether a sum was outside of the limits.
-__device__ __forceinline__ bool merge_and_store(Consumer &self, SharedPlan &shared, Element *o, int s,
-                                                const ws::TensorMap &o_map, int head) {
+__device__ __forceinline__ bool merge_and_store(Consumer &self, SharedPlan &shared, Element *o, int s) {
     self.thread = ws::computed_anew(self.thread);
     float sum[2];
     bool outside = false;
@@ -131,10 +97,6 @@ __device__ __forceinline__ bool merge_and_store(Consumer &self, SharedPlan &shar
         for (int row = 0; row < 2; row++) {
             outside |= is_outside(self, sum[row], row, s);
             inverse[row] = ws::rcp_approx(sum[row]);
-        }
-        if constexpr (kStoresByCopy) {
-            store_by_copy(self, shared, inverse, o_map, head);
-            return outside;
         }
 #pragma unroll
         for (int i = 0; i < kShare; i++) {
@@ -267,17 +229,13 @@ __device__ __forceinline__ void attend(Consumer &self, SharedPlan &shared, const
             step<false>(self, shared, s);
             n_turns--;
         }
-        if (!kStoresByCopy) {
-            release_queries(self, shared); // before the last output, so that the next ones come earlier
-        }
+        release_queries(self, shared); // before the last output, so that the next ones come earlier
         start_output(self, shared);
         finish_output(self, shared);
         WS_STAMP(ws::kOutputDone);
     } else {
         __syncwarp(); // the part may be without chunks, and some lanes still wait for the queries, released next
-        if (!kStoresByCopy) {
-            release_queries(self, shared);
-        }
+        release_queries(self, shared);
     }
     if (kTurns) {
         for (; n_turns > 0; n_turns--) {
@@ -303,11 +261,7 @@ __device__ __forceinline__ Consumer make_consumer(SharedPlan &shared, float scal
 }
 
 // The block's tiles of queries. `again`: with the largest scores as references.
-__device__ __forceinline__ void consume(Consumer &self, SharedPlan &shared, Element *o, const ws::TensorMap &o_map,
-                                        int n_heads, int s, bool again) {
-    if (kStoresByCopy && again && self.thread == 0) {
-        ws::tma_store_wait<0>(); // what is stored now comes after what was stored before
-    }
+__device__ __forceinline__ void consume(Consumer &self, SharedPlan &shared, Element *o, int n_heads, int s, bool again) {
     if (self.consumer == kConsumers - 1) {
         pass_turn(self.consumer); // the first one's first turn
     }
@@ -329,11 +283,8 @@ __device__ __forceinline__ void consume(Consumer &self, SharedPlan &shared, Elem
         attend(self, shared, group, s);
         long long offset = (static_cast<long long>(group.head) * s + self.first_query) * kHeadDim;
         if (self.first_query < s) { // the same in all parts of a tile
-            outside |= merge_and_store(self, shared, o + offset, s, o_map, group.head);
+            outside |= merge_and_store(self, shared, o + offset, s);
             WS_STAMP(ws::kStored);
-        }
-        if (kStoresByCopy) {
-            release_queries(self, shared);
         }
     }
     if (self.consumer == 0) {
@@ -370,8 +321,7 @@ __device__ __forceinline__ void init_exchange(SharedPlan &shared) {
 extern "C" __global__ void __launch_bounds__(kThreads, kBlocksPerSm)
     attention_fwd(const Element *q, const Element *k, const Element *v, Element *o, int b, int h, int s, int d_runtime,
                   int causal_runtime, int bf16_runtime, float scale, const __grid_constant__ ws::TensorMap q_map,
-                  const __grid_constant__ ws::TensorMap k_map, const __grid_constant__ ws::TensorMap v_map,
-                  const __grid_constant__ ws::TensorMap o_map) {
+                  const __grid_constant__ ws::TensorMap k_map, const __grid_constant__ ws::TensorMap v_map) {
     WS_STAMP(ws::kEntered);
     extern __shared__ __align__(1024) unsigned char shared_bytes[];
     SharedPlan &shared = *reinterpret_cast<SharedPlan *>(shared_bytes);
@@ -419,7 +369,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, kBlocksPerSm)
         Consumer self = make_consumer(shared, scale);
         bool again = false;
         do {
-            consume(self, shared, o, o_map, n_heads, s, again);
+            consume(self, shared, o, n_heads, s, again);
             again = !again && must_repeat(&shared.done, &shared.again);
         } while (again);
         WS_STAMP(ws::kLeft);

@@ -3,8 +3,8 @@
 // A block has TILES tiles of 64 queries at a time, and SPLIT warpgroups for each: the keys' chunks go round among them.
 // Chunks count from the end of the keys. Every part of the keys has a ring of slots and a thread that fills it.
 //
-// Parameters are macros, as the contracts set them: D, CAUSAL, BF16, TILES, SPLIT, BN, SLOTS, QUERY_SLOTS, BLOCKS,
-// TURNS, HANDOVER and BY_COPY.
+// Parameters are macros, as the contracts set them: D, CAUSAL, BF16, TILES, SPLIT, BN, SLOTS, QUERY_SLOTS, BLOCKS and
+// TURNS.
 #ifndef WS_SPLIT_LOAD_CUH
 #define WS_SPLIT_LOAD_CUH
 
@@ -21,8 +21,6 @@ constexpr int kBlockN = BN;              // keys
 constexpr int kSlots = SLOTS;            // of a part's ring
 constexpr int kQuerySlots = QUERY_SLOTS; // of a tile's: the next ones may come while these are in use
 constexpr bool kTurns = TURNS != 0 && kConsumers > 1;
-constexpr int kHandover = HANDOVER; // of a chunk's products, 16 keys each, are started after the turn is passed on
-constexpr bool kStoresByCopy = BY_COPY != 0; // the output, by the copy engine, and not by threads
 constexpr int kBlocksPerSm = BLOCKS;
 // Under a causal mask a long group of tiles and a short one belong together: in one block that stays, or in two that
 // share a multiprocessor.
@@ -39,8 +37,6 @@ constexpr int kTileValues = kHeadDim / 2; // of each thread in a tile's output
 constexpr int kRowValues = kTileValues / 2;
 constexpr int kShare = kTileValues / kSplit; // of each thread after the parts are merged
 
-static_assert(!kStoresByCopy || kSplit == 1, "parts of a tile store what each of them has merged");
-static_assert(kHandover <= kBlockN / 16, "so many products a chunk's output has");
 static_assert(kSplit == 1 || kSplit == 2 || kSplit == 4, "a share is stored 16 bytes a lane");
 static_assert(kBlocksPerSm == 2 ? kConsumers == 1 : kConsumers == 2 || kConsumers == 4,
               "registers are dealt out for these");

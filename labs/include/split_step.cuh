@@ -76,20 +76,9 @@ __device__ __forceinline__ void wait_for_values(Consumer &self, SharedPlan &shar
     ws::mbarrier_wait(&shared.v_barriers[self.part].full[slot_of(self.n_used)], parity_of(self.n_used));
 }
 
-__device__ __forceinline__ ws::Descriptor values_in_use(const Consumer &self) {
-    return ws::descriptor_advance(self.v0, slot_of(self.n_used) * sizeof(KeyTile));
-}
-
 __device__ __forceinline__ void start_output(Consumer &self, SharedPlan &shared) {
     wait_for_values(self, shared);
-    multiply_pv(self.output, self.weights, values_in_use(self));
-}
-
-// The same at the end of a turn. The next one's first products follow the last of these without a gap, if it hears of
-// its turn before they have all been taken.
-__device__ __forceinline__ void start_output_and_pass_turn(Consumer &self, SharedPlan &shared) {
-    wait_for_values(self, shared);
-    multiply_pv<kHandover>(self.output, self.weights, values_in_use(self), [&] { pass_turn(self.consumer); });
+    multiply_pv(self.output, self.weights, ws::descriptor_advance(self.v0, slot_of(self.n_used) * sizeof(KeyTile)));
 }
 
 // kPending: groups of products that were started after the scores'.
@@ -143,7 +132,8 @@ __device__ __forceinline__ void step(Consumer &self, SharedPlan &shared, int s) 
     wait_for_keys(self, shared, next);
     wait_for_turn(self.consumer);
     start_scores(self, next);
-    start_output_and_pass_turn(self, shared);
+    start_output(self, shared);
+    pass_turn(self.consumer);
     finish_scores<kWaitsForBoth ? 0 : 1>(self, shared, next);
     self.chunk -= kSplit;
     finish_output(self, shared);

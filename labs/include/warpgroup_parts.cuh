@@ -111,27 +111,16 @@ __device__ __forceinline__ void multiply_qk(Scores &scores, ws::Descriptor q, ws
     ws::wgmma_commit();
 }
 
-// output += weights V, V N-major; not waited for. `between` runs before the last kLate products of 16 keys are started.
-template <int kLate, typename Between>
-__device__ __forceinline__ void multiply_pv(Output &output, Weights &weights, ws::Descriptor v, Between between) {
+// output += weights V, V N-major; not waited for.
+__device__ __forceinline__ void multiply_pv(Output &output, Weights &weights, ws::Descriptor v) {
     ws::wgmma_fence_operand(output);
     ws::wgmma_fence_operand(weights);
     ws::wgmma_fence();
 #pragma unroll
     for (int step = 0; step < kBlockN / 16; step++) {
-        if (step == kBlockN / 16 - kLate) {
-            between();
-        }
         ws::wgmma_rs<kBf16, true>(output, weights[step], ws::descriptor_advance(v, step * 2048), 1);
     }
     ws::wgmma_commit();
-    if (kLate == 0) {
-        between();
-    }
-}
-
-__device__ __forceinline__ void multiply_pv(Output &output, Weights &weights, ws::Descriptor v) {
-    multiply_pv<0>(output, weights, v, [] {});
 }
 
 __device__ __forceinline__ void pack_weights(Weights &weights, const Scores &scores) {

@@ -6,7 +6,6 @@ WIDE = {"rung": "85_steady_wide", "d": 128, "s": 512, "causal": 0}
 SPLIT = {"rung": "90_split", "d": 64, "s": 512, "causal": 0}
 BRIEF = {"rung": "92_brief", "d": 64, "s": 512, "causal": 0}
 AHEAD = {**SPLIT, "config": {"TILES": 4, "SPLIT": 1, "QUERY_SLOTS": 2}}
-COPIED = {**SPLIT, "config": {"TILES": 4, "SPLIT": 1, "QUERY_SLOTS": 1, "BY_COPY": 1}}
 SMALL = {"rung": "60_small", "d": 64, "s": 512, "causal": 0}
 
 RELEASE_KEYS = "    release(&shared.k_barriers.empty[self.k_at.slot], self.thread);\n"
@@ -14,7 +13,6 @@ WAIT_FOR_SCORES = "    ws::wgmma_wait<kPending>();\n    ws::wgmma_fence_operand(
 FINISH_BEFORE = "    if (kBefore) {\n        finish_output(self, shared);\n    }\n"
 RAISE_AND_PACK = ("    raise<kMasked>(self.softmax, self.scores, sum);\n"
                   "    pack_weights(self.weights, self.scores);\n")
-RELEASE_QUERIES = "        if (!kStoresByCopy) {\n            release_queries(self, shared);"
 LAST_STEPS = ("        while (self.chunk >= kSplit) {\n            step<false>(self, shared, s);\n"
               "            n_turns--;\n        }\n")
 EARLY_RELEASE = "        release(&shared.q_barriers[self.tile].empty[self.n_groups % kQuerySlots], self.thread);\n"
@@ -129,20 +127,9 @@ VARIANTS = [
     {
         **SPLIT,
         "what": "queries are released before their last scores",
-        "change": (LAST_STEPS + RELEASE_QUERIES,
-                   EARLY_RELEASE + LAST_STEPS + "        if (!kStoresByCopy) {\n            self.n_groups++;"),
+        "change": (LAST_STEPS + "        release_queries(self, shared);",
+                   EARLY_RELEASE + LAST_STEPS + "        self.n_groups++;"),
         "config": {"TILES": 4, "SPLIT": 1, "QUERY_SLOTS": 1},
-    },
-    {
-        **COPIED,
-        "what": "queries are loaded to where the copy engine still reads output",
-        "change": ("        ws::tma_store_wait_read<0>(); // then the tile can be released\n", ""),
-    },
-    {
-        **COPIED,
-        "what": "output is stored before all warps have written it",
-        "change": ("    ws::fence_proxy_async();\n    ws::named_barrier_sync(barrier, kWarpgroup);\n",
-                   "    ws::fence_proxy_async();\n"),
     },
     {
         **BRIEF,
