@@ -77,8 +77,9 @@ pub struct CompareOptions {
 const NARROW: f64 = 0.02;
 /// More rounds say nothing that the budget is worth.
 const MOST_ROUNDS: usize = 400;
-/// Rounds that one opening of the sessions should give.
-const ROUNDS_PER_OPENING: usize = 4;
+/// Rounds that one opening of the sessions should give. More of them would have fewer launches each, and what a
+/// reading of the clock costs would weigh more.
+const ROUNDS_PER_OPENING: usize = 2;
 /// Rounds in which something else slowed the machine are run again, but not for longer than this many
 /// times the budget.
 const PATIENCE: f64 = 3.0;
@@ -126,7 +127,7 @@ pub fn compare(
             lab: lab.name.clone(),
             workload: name.clone(),
         })?;
-        let want = Want::AsManyAsPay;
+        let want = Want::ForComparison;
         let cases = corpus.cases(target, lab, workload, 0, options.seed, want)?;
         let floor_s = corpus.launch_floor_s(target)?;
         let ring = Ring { lab, workload, cases: &cases, options, floor_s };

@@ -19,8 +19,8 @@ use warpsmith_device::target::Unit;
 use warpsmith_device::{bind, compile_unit, evaluate};
 use warpsmith_model::lab::{Grid, Kernel, TargetKind, TensorMap, lookup_all};
 use warpsmith_model::{
-    Answer, Ask, Blob, BlobId, Build, DeviceInfo, Environment, EnvironmentId, Expr, Finding,
-    Hasher, Lab, Outcome, Request, Trial, TrialId, compiler_notes,
+    Answer, Ask, Blob, BlobId, Build, CompareRequest, ContenderRequest, DeviceInfo, Environment,
+    EnvironmentId, Expr, Finding, Hasher, Lab, Outcome, Request, Trial, TrialId, compiler_notes,
 };
 
 use crate::ahead::{Ahead, Failure};
@@ -28,6 +28,7 @@ use crate::campaign::Interrupted;
 use crate::interrupt::Interrupt;
 use crate::output::say;
 use crate::project::Project;
+use crate::worker::{COMPARED_COMPILE_DEADLINE, parse};
 use crate::worker_client::Worker;
 
 /// Requests on their way to the worker.
@@ -136,6 +137,39 @@ impl Pool {
                 let _reported_later = compile_unit(&artifacts, unit);
             }
         }))
+    }
+
+    /// Begins to compile what a comparison needs, in the order of use, where compilers run beside the
+    /// measurement. What does not compile is compiled again by the worker, and reported there.
+    pub fn compile_contenders(&self, lab: &Lab, request: &CompareRequest) {
+        let Some(ahead) = &self.ahead else { return };
+        let mut kernels = Vec::new();
+        for contender in &request.contenders {
+            if let ContenderRequest::Kernel { kernel, params, .. } = contender
+                && let Ok(kernel) = parse(lab, kernel)
+            {
+                kernels.push((kernel, params));
+            }
+        }
+        let mut units: Vec<Unit> = Vec::new();
+        for workload in request.workloads.iter().filter_map(|name| lab.workload(name)) {
+            for (kernel, params) in &kernels {
+                let unit = bind::kernel_unit(
+                    lab,
+                    kernel,
+                    params,
+                    workload,
+                    &self.device,
+                    COMPARED_COMPILE_DEADLINE,
+                );
+                if let (Ok(true), Ok(unit)) = (kernel.serves(workload), unit)
+                    && !units.contains(&unit)
+                {
+                    units.push(unit);
+                }
+            }
+        }
+        ahead.compile(units);
     }
 
     /// Forgets what is queued; used when the budget is spent.

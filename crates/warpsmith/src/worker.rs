@@ -52,7 +52,11 @@ fn tell(answer: &Answer) -> Result<()> {
     stdout.write_all(b"\n").and_then(|()| stdout.flush()).context("the campaign is gone")
 }
 
-fn parse(lab: &Lab, text: &KernelText) -> Result<Kernel> {
+/// How long a compiler may take for a contender.
+pub const COMPARED_COMPILE_DEADLINE: Duration = Duration::from_secs(120);
+
+/// Reads a kernel that a request brings along.
+pub fn parse(lab: &Lab, text: &KernelText) -> Result<Kernel> {
     parse_kernel(lab, &text.name, &text.contract, &text.source)
         .map_err(|errors| anyhow::anyhow!("{errors}"))
 }
@@ -214,7 +218,7 @@ impl Worker {
             min_rounds: request.min_rounds as usize,
             budget_s: request.budget_s,
             launch_deadline: Duration::from_secs_f64(request.launch_deadline_s),
-            compile_deadline: Duration::from_secs(120),
+            compile_deadline: COMPARED_COMPILE_DEADLINE,
         };
         let _quiet = crate::pool::quiet(self.kind, Quiet::Timing)?;
         let (target, corpus) = (&mut *self.target, &mut self.corpus);

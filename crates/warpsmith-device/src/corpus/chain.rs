@@ -42,7 +42,7 @@ pub(super) fn check_chain(
             workload: workload.name.clone(),
             by_reference: answer == Answer::Reference,
             sampled_blocks: set.sampled_blocks,
-            contents: set.contents_that_pay(lab, &plans, corpus.options.patience) as u32,
+            contents: set.contents_that_pay(lab, &plans, corpus.options.patience, false) as u32,
         });
     }
     let mut record =

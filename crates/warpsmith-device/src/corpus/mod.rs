@@ -105,6 +105,8 @@ pub enum Want {
     Exactly(usize),
     /// As many as pay; see [`contents_that_pay`].
     AsManyAsPay,
+    /// As many as pay for numbers that are to be published.
+    ForComparison,
 }
 
 /// Memory that a corpus may use however little is free: less, and the sets of a large workload would be
@@ -120,24 +122,29 @@ pub const MOST_CONTENTS: usize = 64;
 /// short have answers that take milliseconds. A CUDA kernel takes microseconds, and wants dozens.
 const CONTENTS_TIME_S: f64 = 0.3;
 const CONTENTS_TIME_BESIDE_CUDA_S: f64 = 1.0;
+/// The same in a comparison there. One reading of a GPU's clock costs some 2 µs itself, as much as a tenth of
+/// a short kernel if only two launches share it; but every output of every contender is judged.
+const COMPARED_CONTENTS_TIME_S: f64 = 4.0;
+const MOST_COMPARED_CONTENTS: usize = 33;
 /// What one session launches may cost more: with less, every trial of a search opens a second session,
 /// which costs it tens of milliseconds.
 const SESSION_CONTENTS: usize = 5;
 const SESSION_CONTENTS_TIME_S: f64 = 1.0;
 /// Bytes of inputs and answers that the contents of one workload may take, beyond the least.
 const CONTENTS_BYTES: usize = 192 << 20;
+const COMPARED_CONTENTS_BYTES: usize = 1 << 30;
 
 /// Contents that are answered in one session: as many as this many bytes, or this many.
 const TOGETHER_BYTES: usize = 32 << 20;
 const MOST_TOGETHER: usize = 16;
 
-/// Returns how many different contents a workload gets, within so many seconds. Every timed launch wants
+/// Returns how many different contents a workload gets, within so many seconds and bytes. Every timed launch wants
 /// contents of its own, but each costs a run of the reference or the oracle and memory, so small shapes
 /// get up to [`MOST_CONTENTS`] and large ones [`LEAST_CONTENTS`]; what is missing is made up for by opening
 /// further sessions, whose processes know nothing of earlier ones.
-pub fn contents_that_pay(time_s: f64, case_s: f64, case_bytes: usize) -> usize {
+pub fn contents_that_pay(time_s: f64, bytes: usize, case_s: f64, case_bytes: usize) -> usize {
     let by_time = (time_s / case_s.max(1e-9)).floor() as usize;
-    let by_memory = CONTENTS_BYTES / case_bytes.max(1);
+    let by_memory = bytes / case_bytes.max(1);
     by_time.min(by_memory).clamp(LEAST_CONTENTS, MOST_CONTENTS)
 }
 
@@ -183,16 +190,31 @@ struct CaseSet {
 }
 
 impl CaseSet {
-    /// Returns how many contents this workload gets.
-    fn contents_that_pay(&self, lab: &Lab, plans: &[TensorPlan], patience: f64) -> usize {
-        let (time_s, case_s) = match lab.target {
-            TargetKind::Cpu => (CONTENTS_TIME_S, self.case_s),
-            TargetKind::Cuda => (CONTENTS_TIME_BESIDE_CUDA_S, self.answer_s),
+    /// Returns how many contents this workload gets, in a comparison or else in an evaluation.
+    fn contents_that_pay(
+        &self,
+        lab: &Lab,
+        plans: &[TensorPlan],
+        patience: f64,
+        compared: bool,
+    ) -> usize {
+        let case_s = match lab.target {
+            TargetKind::Cpu => self.case_s,
+            TargetKind::Cuda => self.answer_s,
         };
-        let case_bytes = case_bytes(plans);
-        let case_s = case_s / patience;
-        let a_session = contents_that_pay(SESSION_CONTENTS_TIME_S, case_s, case_bytes);
-        contents_that_pay(time_s, case_s, case_bytes).max(a_session.min(SESSION_CONTENTS))
+        let within = |time_s: f64, bytes: usize| {
+            contents_that_pay(time_s, bytes, case_s / patience, case_bytes(plans))
+        };
+        let wanted = match lab.target {
+            TargetKind::Cpu => within(CONTENTS_TIME_S, CONTENTS_BYTES),
+            TargetKind::Cuda if compared => {
+                within(COMPARED_CONTENTS_TIME_S, COMPARED_CONTENTS_BYTES)
+                    .min(MOST_COMPARED_CONTENTS)
+            }
+            TargetKind::Cuda => within(CONTENTS_TIME_BESIDE_CUDA_S, CONTENTS_BYTES),
+        };
+        let a_session = within(SESSION_CONTENTS_TIME_S, CONTENTS_BYTES).min(SESSION_CONTENTS);
+        wanted.max(a_session)
     }
 }
 
@@ -322,9 +344,11 @@ impl Corpus {
         let wanted = match want {
             Want::Exactly(count) => Ok(count),
             // The first case tells what a case costs.
-            Want::AsManyAsPay => self
-                .extend(target, lab, shape, &key, &plans, &mut set, 1)
-                .map(|()| set.contents_that_pay(lab, &plans, self.options.patience)),
+            Want::AsManyAsPay | Want::ForComparison => {
+                let compared = want == Want::ForComparison;
+                self.extend(target, lab, shape, &key, &plans, &mut set, 1)
+                    .map(|()| set.contents_that_pay(lab, &plans, self.options.patience, compared))
+            }
         };
         let cases = wanted.and_then(|wanted| {
             self.extend(target, lab, shape, &key, &plans, &mut set, wanted)?;

@@ -179,7 +179,7 @@ fn answers_are_taken_from_disk_and_not_computed_again() {
 #[test]
 fn small_shapes_get_many_contents_and_large_ones_few() {
     let check = |case_s: f64, megabytes: usize, expected: usize| {
-        assert_eq!(contents_that_pay(1.0, case_s, megabytes << 20), expected);
+        assert_eq!(contents_that_pay(1.0, 192 << 20, case_s, megabytes << 20), expected);
     };
     check(1e-5, 0, 64);
     check(0.02, 0, 50);
@@ -197,8 +197,17 @@ fn one_session_is_enough_for_a_trial_unless_answers_are_dear() {
         [(0.001, 64), (0.04, 7), (0.15, SESSION_CONTENTS), (0.25, 4), (2.0, 3)]
     {
         let set = CaseSet { case_s, ..CaseSet::default() };
-        assert_eq!(set.contents_that_pay(&lab, &plans, 1.0), expected, "{case_s} s");
-        let without_hurry = set.contents_that_pay(&lab, &plans, f64::INFINITY);
+        assert_eq!(set.contents_that_pay(&lab, &plans, 1.0, false), expected, "{case_s} s");
+        let without_hurry = set.contents_that_pay(&lab, &plans, f64::INFINITY, false);
         assert_eq!(without_hurry, MOST_CONTENTS, "{case_s} s");
+    }
+    // On a GPU a comparison is worth more answers.
+    let lab = Lab { target: TargetKind::Cuda, ..lab };
+    for (answer_s, evaluated, compared) in
+        [(0.01, 64, 33), (0.1, 10, 33), (0.2, 5, 20), (2.0, 3, 3)]
+    {
+        let set = CaseSet { answer_s, ..CaseSet::default() };
+        assert_eq!(set.contents_that_pay(&lab, &plans, 1.0, false), evaluated, "{answer_s} s");
+        assert_eq!(set.contents_that_pay(&lab, &plans, 1.0, true), compared, "{answer_s} s");
     }
 }

@@ -260,6 +260,7 @@ impl Campaign {
             budget_s,
             launch_deadline_s: 60.0,
         };
+        self.pool.compile_contenders(&self.loaded.lab, &request);
         let (name, n_contenders) = (purpose.name(), request.contenders.len());
         let mut progress = Progress::new(name, request.workloads.len() as u64);
         progress.note(&format!("{n_contenders} contenders"));
