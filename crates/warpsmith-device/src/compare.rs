@@ -494,8 +494,7 @@ impl Ring<'_> {
             }
             for (side, corner) in sides.iter().zip(corners.iter_mut()) {
                 self.judge(corner, &timed[..launched], Stage::Timing, &mut rng)?;
-                // A kernel's process must not meet a case twice; an interpreter takes seconds to
-                // start and is trusted.
+                // A kernel's process must not meet a case twice; a baseline is trusted.
                 if side.python.is_none() {
                     corner.session = None;
                 }

@@ -2,8 +2,9 @@
 //!
 //! [`Python`] is a [`Target`] whose programs are scripts: `compile` finds the script, `open` starts
 //! an interpreter that imports it, calls its `prepare` and maps the tensors, and every launch is one
-//! line to the interpreter and one line back. A baseline is trusted code of the lab and is not
-//! sandboxed; its inputs are read-only all the same, so that it runs on what the candidates run on.
+//! line to the interpreter and one line back. The next session takes the interpreter over, because
+//! importing a library takes seconds. A baseline is trusted code of the lab and is not sandboxed; its
+//! inputs are read-only all the same, so that it runs on what the candidates run on.
 
 mod conversation;
 mod reference;
@@ -12,7 +13,9 @@ mod script;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::FileExt;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use serde_json::{Map, Value, json};
@@ -21,6 +24,7 @@ use warpsmith_model::{BlobId, DType, DeviceInfo, Lab};
 
 use crate::poison::fill_poison;
 use crate::sys::memory::{Mapping, MemoryFile, page_bytes};
+use crate::sys::socket::send_descriptors;
 use crate::target::{
     Artifact, CaseId, Clocked, Contents, Extent, Fault, Program, Session, Target, TensorPlan, Unit,
 };
@@ -33,6 +37,8 @@ const WORKER: &str = concat!(include_str!("worker_cuda.py"), "\n\n", include_str
 
 /// How long an interpreter may take to import the library and prepare, unless the baseline says more.
 const START_DEADLINE: Duration = Duration::from_secs(120);
+/// How long it may take to forget what it was prepared for.
+const RELEASE_DEADLINE: Duration = Duration::from_secs(20);
 /// Waking a library's threads takes up to a hundred microseconds, which is one percent of this.
 const WAKE_COUNTS_S: f64 = 0.01;
 /// Bytes behind each output that must stay as they are.
@@ -53,16 +59,28 @@ pub struct Python {
     cases: Vec<Option<Inputs>>,
     /// An interpreter that is on its way.
     opening: Option<Opening>,
+    /// One that a session has left, frozen.
+    idle: Idle,
+}
+
+type Idle = Arc<Mutex<Option<Interpreter>>>;
+
+/// A process that has loaded a script.
+#[derive(Debug)]
+struct Interpreter {
+    script: PathBuf,
+    conversation: Conversation,
+    /// By which it gets open files.
+    files: UnixStream,
 }
 
 /// A session before the script has prepared.
 #[derive(Debug)]
 struct Opening {
-    script: PathBuf,
     axes: Vec<i64>,
     cases: Vec<CaseId>,
     plan: Value,
-    conversation: Conversation,
+    interpreter: Interpreter,
     outputs: Outputs,
 }
 
@@ -95,6 +113,7 @@ impl Python {
             info: info.clone(),
             cases: Vec::new(),
             opening: None,
+            idle: Idle::default(),
         }
     }
 
@@ -107,22 +126,20 @@ impl Python {
     fn begin(&self, program: &Program, cases: &[CaseId]) -> Result<Opening, Fault> {
         let outputs = Outputs::create(&program.tensors, cases.len())
             .map_err(|source| broken("making room for outputs", source))?;
-        let mut fds = vec![outputs.file.as_fd()];
+        let mut files = vec![outputs.file.as_fd()];
         let mut case_plans = Vec::new();
         for (slot, case) in cases.iter().enumerate() {
             let inputs = self.cases[case.0].as_ref().expect("only staged cases are opened");
-            fds.push(inputs.file.as_fd());
             let mut input_plans = Map::new();
             for (tensor, offset, _, _) in &inputs.tensors {
                 let plan = &program.tensors[*tensor];
-                let fd = inputs.file.as_fd().as_raw_fd();
-                input_plans.insert(plan.name.clone(), tensor_plan(plan, fd, *offset));
+                input_plans.insert(plan.name.clone(), tensor_plan(plan, files.len(), *offset));
             }
+            files.push(inputs.file.as_fd());
             let mut output_plans = Map::new();
             for (tensor, offset) in &outputs.places[slot] {
                 let plan = &program.tensors[*tensor];
-                let fd = outputs.file.as_fd().as_raw_fd();
-                output_plans.insert(plan.name.clone(), tensor_plan(plan, fd, *offset));
+                output_plans.insert(plan.name.clone(), tensor_plan(plan, 0, *offset));
             }
             case_plans.push(json!({ "inputs": input_plans, "outputs": output_plans }));
         }
@@ -135,24 +152,39 @@ impl Python {
                 named(&self.scalars, program.scalars.iter().map(|value| json!(value)).collect()),
             "threads": self.info.threads,
             "on_cuda": self.info.cuda.is_some(),
+            "files": files.len(),
             "cases": case_plans,
         });
-        let script = &program.artifact.path;
-        let role = InterpreterRole {
-            program: WORKER.to_string(),
-            arguments: vec![script.clone()],
-            name: "the baseline",
-            packages: self.packages.clone(),
-        };
-        let conversation = Conversation::start(&self.interpreter, self.info.threads, &fds, role)?;
+        let interpreter = self.interpreter(&program.artifact.path)?;
+        send_descriptors(&interpreter.files, &files)
+            .map_err(|source| broken("handing files over to Python", source))?;
         Ok(Opening {
-            script: script.clone(),
             axes: program.axes.clone(),
             cases: cases.to_vec(),
             plan,
-            conversation,
+            interpreter,
             outputs,
         })
+    }
+
+    /// Returns the interpreter that an earlier session has left, or a new one.
+    fn interpreter(&self, script: &Path) -> Result<Interpreter, Fault> {
+        let left = self.idle.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(interpreter) = left.filter(|it| it.script == script) {
+            interpreter.conversation.thaw()?;
+            return Ok(interpreter);
+        }
+        let (files, theirs) =
+            UnixStream::pair().map_err(|source| broken("making a socket for Python", source))?;
+        let role = InterpreterRole {
+            program: WORKER.to_string(),
+            arguments: vec![script.to_path_buf(), theirs.as_raw_fd().to_string().into()],
+            name: "the baseline",
+            packages: self.packages.clone(),
+        };
+        let (threads, inherited) = (self.info.threads, [theirs.as_fd()]);
+        let conversation = Conversation::start(&self.interpreter, threads, &inherited, role)?;
+        Ok(Interpreter { script: script.to_path_buf(), conversation, files })
     }
 }
 
@@ -206,18 +238,19 @@ impl Target for Python {
         deadline: Duration,
     ) -> Result<Box<dyn Session>, Fault> {
         let is_asked = |opening: &Opening| {
-            let Opening { script, axes, cases: staged, .. } = opening;
-            *script == program.artifact.path && *axes == program.axes && staged == cases
+            let Opening { interpreter, axes, cases: staged, .. } = opening;
+            interpreter.script == program.artifact.path && *axes == program.axes && staged == cases
         };
-        let Opening { plan, mut conversation, outputs, .. } =
+        let Opening { plan, mut interpreter, outputs, .. } =
             match self.opening.take().filter(is_asked) {
                 Some(opening) => opening,
                 None => self.begin(program, cases)?,
             };
-        let ready = conversation.ask(&plan.to_string(), self.start_deadline)?;
-        conversation.freeze()?;
+        let ready = interpreter.conversation.ask(&plan.to_string(), self.start_deadline)?;
+        interpreter.conversation.freeze()?;
         Ok(Box::new(PythonSession {
-            conversation,
+            interpreter: Some(interpreter),
+            idle: Arc::clone(&self.idle),
             last: None,
             tensors: program.tensors.clone(),
             outputs,
@@ -230,7 +263,10 @@ impl Target for Python {
 }
 
 struct PythonSession {
-    conversation: Conversation,
+    /// None after something went wrong.
+    interpreter: Option<Interpreter>,
+    /// Where it goes in the end.
+    idle: Idle,
     /// The case that was launched last, and the seconds of its batch.
     last: Option<(usize, f64)>,
     tensors: Vec<TensorPlan>,
@@ -245,6 +281,34 @@ struct PythonSession {
     on_cuda: bool,
 }
 
+impl PythonSession {
+    /// Speaks to the interpreter while it is not frozen. One with which something goes wrong is ended.
+    fn speak<T>(
+        &mut self,
+        speak: impl FnOnce(&mut Conversation) -> Result<T, Fault>,
+    ) -> Result<T, Fault> {
+        let Some(mut interpreter) = self.interpreter.take() else {
+            return Err(broken("speaking to Python", io::Error::other("it has ended before")));
+        };
+        let conversation = &mut interpreter.conversation;
+        conversation.thaw()?;
+        let heard = speak(conversation)?;
+        conversation.freeze()?;
+        self.interpreter = Some(interpreter);
+        Ok(heard)
+    }
+}
+
+impl Drop for PythonSession {
+    fn drop(&mut self) {
+        // What it holds of the device is free for others again. An interpreter that cannot do this ends here.
+        let released = self.speak(|conversation| conversation.ask("release", RELEASE_DEADLINE));
+        if released.is_ok() {
+            *self.idle.lock().unwrap_or_else(PoisonError::into_inner) = self.interpreter.take();
+        }
+    }
+}
+
 impl Session for PythonSession {
     fn launch(&mut self, cases: &[usize], extent: &Extent) -> Result<Clocked, Fault> {
         if *extent != Extent::All {
@@ -252,7 +316,6 @@ impl Session for PythonSession {
         }
         let words: Vec<String> = cases.iter().map(usize::to_string).collect();
         let command = words.join(" ");
-        self.conversation.thaw()?;
         // A library's threads spin for a while after their work and sleep when there is none, so
         // the interpreter is frozen between launches, like candidates are; and where the time to
         // wake the threads would count, the last case is run again before the clock starts.
@@ -260,14 +323,17 @@ impl Session for PythonSession {
             Some((case, elapsed_s)) if elapsed_s < WAKE_COUNTS_S => case.to_string(),
             _ => String::new(),
         };
-        self.conversation.ask(&wake, self.deadline)?;
-        let started = Instant::now();
-        let on_device_s = self.conversation.ask(&command, self.deadline)?.seconds;
-        let elapsed_s = on_device_s.unwrap_or_else(|| started.elapsed().as_secs_f64());
-        if self.delivers {
-            self.conversation.ask("deliver", self.deadline)?;
-        }
-        self.conversation.freeze()?;
+        let (deadline, delivers) = (self.deadline, self.delivers);
+        let (elapsed_s, on_device_s) = self.speak(|conversation| {
+            conversation.ask(&wake, deadline)?;
+            let started = Instant::now();
+            let on_device_s = conversation.ask(&command, deadline)?.seconds;
+            let elapsed_s = on_device_s.unwrap_or_else(|| started.elapsed().as_secs_f64());
+            if delivers {
+                conversation.ask("deliver", deadline)?;
+            }
+            Ok((elapsed_s, on_device_s))
+        })?;
         // A device has no threads that fall asleep.
         let wakes = on_device_s.is_none();
         self.last = cases.last().filter(|_| wakes).map(|case| (*case, elapsed_s));
@@ -278,9 +344,9 @@ impl Session for PythonSession {
         if !self.on_cuda {
             return Ok(None);
         }
-        self.conversation.thaw()?;
-        let answer = self.conversation.ask(&format!("copy {bytes}"), self.deadline)?;
-        self.conversation.freeze()?;
+        let deadline = self.deadline;
+        let answer =
+            self.speak(|conversation| conversation.ask(&format!("copy {bytes}"), deadline))?;
         Ok(answer.seconds)
     }
 
@@ -381,7 +447,8 @@ fn stage_inputs(tensors: &[TensorPlan], contents: &[Vec<u8>]) -> io::Result<Inpu
     Ok(Inputs { file, tensors: placed })
 }
 
-fn tensor_plan(plan: &TensorPlan, fd: i32, offset: usize) -> Value {
+/// `file`: which of those that are handed over.
+fn tensor_plan(plan: &TensorPlan, file: usize, offset: usize) -> Value {
     // NumPy has no bfloat16; a script that wants one views the bits.
     let dtype = match plan.dtype {
         DType::F16 => "float16",
@@ -390,7 +457,7 @@ fn tensor_plan(plan: &TensorPlan, fd: i32, offset: usize) -> Value {
         DType::F64 => "float64",
     };
     json!({
-        "fd": fd,
+        "file": file,
         "offset": offset,
         "bytes": plan.bytes(),
         "shape": plan.shape,

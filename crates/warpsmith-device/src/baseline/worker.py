@@ -1,18 +1,22 @@
 """Runs one library baseline for the harness: started by it with the script's path, spoken to in lines.
 
 The script is loaded at once, since importing a library takes seconds and several workers can do it at the
-same time. The first line on standard input is a JSON document that says where tensors lie in the files
-that this process inherited; only then the script prepares. Afterwards each line is a list of case numbers to run, in
-order; an empty line runs nothing and measures the conversation itself; `copy BYTES` times a copy on
-the device, to compare its clock with the harness's; `deliver` lets a script that has a function of this
-name copy its results into the harness's outputs, outside of the clock. Every line gets one JSON line back. The harness holds the clock, except on a CUDA device, whose own clock the answer carries.
+same time. The first line on standard input is a JSON document that says where tensors lie in the files that come
+by the socket; only then the script prepares. Afterwards each line is a list of case numbers to run, in order; an
+empty line runs nothing and measures the conversation itself; `copy BYTES` times a copy on the device, to compare
+its clock with the harness's; `deliver` lets a script that has a function of this name copy its results into the
+harness's outputs, outside of the clock; `release` forgets all of this, and another such document may follow, so that
+the library need not be imported again. Every line gets one JSON line back. The harness holds the clock, except on a
+CUDA device, whose own clock the answer carries.
 """
 
+import array
 import gc
 import importlib.util
 import json
 import mmap
 import os
+import socket
 import sys
 import traceback
 
@@ -27,16 +31,29 @@ def main():
         replies.write(json.dumps(message) + "\n")
         replies.flush()
 
-    module = refusal = device = None
+    module = refusal = None
     try:
         module = load(sys.argv[1])
     except Exception as error:
         refusal = error
-    plan = json.loads(commands.readline())
+    files = socket.socket(fileno=int(sys.argv[2]))
+    while line := commands.readline():
+        if not serve(json.loads(line), module, refusal, files, commands, reply):
+            break
+        gc.enable()
+        gc.collect()
+
+
+def serve(plan, module, refusal, files, commands, reply):
+    """Runs what one document asks for; returns whether another one may follow."""
+    device = None
     try:
         if refusal is not None:
             raise refusal
-        cases = [views(case) for case in plan["cases"]]
+        descriptors = receive(files, plan["files"])
+        cases = [views(case, descriptors) for case in plan["cases"]]
+        for descriptor in descriptors:
+            os.close(descriptor)
         if plan["on_cuda"]:
             device = Device()
             for (inputs, outputs), case in zip(cases, plan["cases"]):
@@ -59,11 +76,16 @@ def main():
         seconds = None
         try:
             words = line.split()
-            wanted = [int(case) for case in words if words[0] not in ("copy", "deliver")]
+            wanted = [int(case) for case in words if words[0] not in ("copy", "deliver", "release")]
             if words == ["deliver"]:
                 for result, outputs in results:
                     deliver(state, result, outputs)
                 results.clear()
+            elif words == ["release"]:
+                if device is not None:
+                    device.close()
+                reply(done=True)
+                return True
             elif words[:1] == ["copy"]:
                 seconds = device.copy(int(words[1]))
             elif device is not None and wanted:
@@ -87,20 +109,32 @@ def load(path):
     return module
 
 
-def views(case):
+def receive(files, count):
+    """Takes open files from the socket; how many come with a byte is up to the system."""
+    descriptors = array.array("i")
+    while len(descriptors) < count:
+        _, ancillary, _, _ = files.recvmsg(1, socket.CMSG_SPACE(256 * descriptors.itemsize))
+        for _, _, data in ancillary:
+            descriptors.frombytes(data[: len(data) - len(data) % descriptors.itemsize])
+        if not ancillary:
+            raise EOFError(f"{len(descriptors)} of {count} files came")
+    return descriptors
+
+
+def views(case, descriptors):
     return (
-        {name: view(tensor, writable=False) for name, tensor in case["inputs"].items()},
-        {name: view(tensor, writable=True) for name, tensor in case["outputs"].items()},
+        {name: view(tensor, descriptors, writable=False) for name, tensor in case["inputs"].items()},
+        {name: view(tensor, descriptors, writable=True) for name, tensor in case["outputs"].items()},
     )
 
 
-def view(tensor, writable):
+def view(tensor, descriptors, writable):
     """Shows a tensor as a NumPy array on the harness's own memory; inputs cannot be written."""
     import numpy
 
     present_at_once = getattr(mmap, "MAP_POPULATE", 0)
     memory = mmap.mmap(
-        tensor["fd"],
+        descriptors[tensor["file"]],
         tensor["bytes"],
         flags=mmap.MAP_SHARED | present_at_once,
         prot=mmap.PROT_READ | (mmap.PROT_WRITE if writable else 0),

@@ -22,6 +22,12 @@ class Device:
         self.cases = []
         self.warm = set()
 
+    def close(self):
+        """Gives the memory back to the device."""
+        self.cases.clear()
+        self.flush = None
+        self.torch.cuda.empty_cache()
+
     def add(self, inputs, outputs, plans):
         """Copies a case's inputs to the device; keeps the host's views of its outputs."""
         tensors = {name: self.tensor(view, plans[name]["element"]) for name, view in inputs.items()}

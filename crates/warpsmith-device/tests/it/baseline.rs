@@ -212,6 +212,46 @@ fn a_script_that_does_not_return_is_killed() {
 }
 
 #[test]
+fn the_next_session_takes_the_interpreter_over_unless_something_went_wrong() {
+    let script = r#"
+import os
+
+prepared = 0
+
+def prepare(axes, scalars, threads):
+    global prepared
+    prepared += 1
+    files = len(os.listdir("/proc/self/fd"))
+    return {"remark": f"{os.getpid()} {files} {prepared}"}
+
+def run(state, inputs, outputs):
+    if prepared == 3:
+        raise ValueError("enough")
+    outputs["z"][0] = inputs["x"][1] + prepared
+"#;
+    let mut bench = Bench::new(script, true);
+    let mut seen = Vec::new();
+    for n_cases in [1, 100, 2, 1] {
+        let mut session = bench.open(n_cases, Duration::from_secs(30)).expect("opens");
+        let last = n_cases - 1;
+        let launched = session.launch(&[last], &Extent::All);
+        let remark = session.remark().expect("says so");
+        let words: Vec<u64> =
+            remark.split(' ').map(|word| word.parse().expect("a number")).collect();
+        assert_eq!(launched.is_ok(), words[2] < 3, "{launched:?}");
+        if launched.is_ok() {
+            assert_eq!(floats(session.output(last, 2))[0], 1.0 + words[2] as f32);
+        }
+        seen.push(words);
+    }
+    let process = |session: usize| seen[session][0];
+    assert!(process(0) == process(1) && process(1) == process(2) && process(2) != process(3));
+    // A mapping has a descriptor of its own: those of the second session are closed, and a case has three.
+    assert_eq!(seen[2][1], seen[0][1] + 3, "{seen:?}");
+    assert_eq!(seen[3][2], 1, "a new one prepares for the first time");
+}
+
+#[test]
 fn there_are_no_blocks_in_a_baseline() {
     let mut bench = Bench::new(BLEND, true);
     let mut session = bench.open(1, Duration::from_secs(30)).expect("opens");
