@@ -408,6 +408,7 @@ impl Ring<'_> {
             return Ok(Corner::absent(Absent::NOT_SERVED, None));
         }
         let deadline = self.options.compile_deadline;
+        let compiling = trace::step("compiling a contender");
         let compiler: &mut dyn Target = match &mut side.python {
             Some(python) => python,
             None => target,
@@ -429,6 +430,8 @@ impl Ring<'_> {
                     return Ok(Corner::absent(fault.to_string(), verdict));
                 }
             };
+        drop(compiling);
+        let _staging = trace::step("staging inputs for a contender");
         let mut ids = Vec::new();
         for case in self.cases {
             ids.push(match &mut side.python {
@@ -597,6 +600,7 @@ impl Ring<'_> {
         let (Some(session), Some(program)) = (&corner.session, &corner.program) else {
             return Ok(());
         };
+        let _step = trace::step("judging a contender");
         for slot in slots {
             let case = &self.cases[*slot];
             let judged =

@@ -212,6 +212,7 @@ impl Authorities {
         let plans = bind::tensor_plans(lab, shape)?;
         let inputs: Vec<&TensorPlan> =
             plans.iter().filter(|plan| plan.role == Role::Input).collect();
+        let widening = trace::step("widening inputs");
         let wide: Vec<Contents> = contents
             .iter()
             .map(|tensors| {
@@ -220,6 +221,7 @@ impl Authorities {
                 Arc::new(inputs.iter().zip(*tensors).map(widen_one).collect())
             })
             .collect();
+        drop(widening);
         if matches!(self.reference, ReferenceHost::Script(_)) {
             return self.run_script(lab, shape, &plans, &wide, times);
         }
@@ -288,6 +290,7 @@ impl Authorities {
     ) -> Result<Ran, DeviceError> {
         let mut ids = Vec::new();
         let mut staged = Ok(());
+        let staging = trace::step("staging inputs of an authority");
         for tensors in contents {
             match target.stage(plans, tensors) {
                 Ok(id) => ids.push(id),
@@ -298,6 +301,7 @@ impl Authorities {
                 }
             }
         }
+        drop(staging);
         let ran = staged.and_then(|()| self.run(target, lab, shape, run, &ids));
         for id in ids {
             target.unstage(id);

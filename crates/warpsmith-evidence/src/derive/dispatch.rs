@@ -1,6 +1,6 @@
 //! Which kernel to use on which workload.
 
-use warpsmith_model::stats::{Comparison, Interval, judge, median_interval, paired_speedup};
+use warpsmith_model::stats::{Interval, median_interval, paired_speedup};
 use warpsmith_model::{ComparisonRecord, ContenderKind};
 
 /// The choice for one workload.
@@ -17,8 +17,8 @@ pub struct Choice {
 }
 
 /// Chooses a kernel for every workload of a comparison that a usable one has times on. The first
-/// usable contender keeps a workload unless another one is shown to be faster there: a noisy winner
-/// is none. Baselines are never chosen.
+/// usable contender keeps a workload unless another one is shown to be faster there, by however little: a
+/// noisy winner is none. Baselines are never chosen.
 pub fn dispatch(comparison: &ComparisonRecord, is_usable: &dyn Fn(usize) -> bool) -> Vec<Choice> {
     let kernels: Vec<usize> = (0..comparison.contenders.len())
         .filter(|idx| matches!(comparison.contenders[*idx].kind, ContenderKind::Kernel { .. }))
@@ -34,7 +34,7 @@ pub fn dispatch(comparison: &ComparisonRecord, is_usable: &dyn Fn(usize) -> bool
         let faster = timed
             .iter()
             .filter_map(|idx| Some((*idx, over_first(idx)?)))
-            .filter(|(_, speedup)| judge(*speedup) == Comparison::Faster)
+            .filter(|(_, speedup)| speedup.low > 1.0)
             .max_by(|a, b| a.1.mid.total_cmp(&b.1.mid));
         let even = Interval { low: 1.0, mid: 1.0, high: 1.0 };
         let (contender, speedup) = faster.unwrap_or((first, even));

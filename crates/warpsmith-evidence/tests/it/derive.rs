@@ -291,6 +291,16 @@ fn a_workload_goes_to_the_first_unless_another_is_shown_to_be_faster_there() {
     let same = comparison.workloads[1].samples_s[0].clone();
     comparison.workloads[1].samples_s = vec![same; 4];
     assert_eq!(chosen(&comparison, &[0, 1, 2, 3]), [2, 0]);
+    // Half a percent in every round is enough, and more in some of them is not.
+    let steady = |time_s: &f64| time_s * 0.995;
+    let first = comparison.workloads[1].samples_s[0].clone();
+    let mut close = comparison.clone();
+    close.workloads[1].samples_s[1] = first.iter().map(steady).collect();
+    close.workloads[1].samples_s[2] = (0..)
+        .zip(&first)
+        .map(|(round, time_s)| time_s * if round % 2 == 0 { 0.8 } else { 1.1 })
+        .collect();
+    assert_eq!(chosen(&close, &[0, 1, 2, 3]), [2, 1]);
     let choices = dispatch(&comparison, &|_| true);
     assert!((choices[0].speedup.mid - 4.0).abs() < 0.5, "{choices:?}");
     assert!((choices[1].speedup.mid - 1.0).abs() < 1e-9, "{choices:?}");
