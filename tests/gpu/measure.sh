@@ -51,7 +51,7 @@ for it in $steps; do
         ;;
     attention)
         # shellcheck disable=SC2086 # the peers are words
-        step attention-cuda compare labs/attention 60_small 80_steady 70_pingpong 65_mixed 50_wgmma 40_mma_pipelined \
+        step attention-cuda compare labs/attention 60_small 80_steady 70_pingpong 50_wgmma 40_mma_pipelined \
             30_wmma 20_warp 10_tiled 00_naive $peers --time 0.5 --workload b1h8s512d64_bf16 --workload b1h8s512d64_causal_bf16 \
             --workload b4h8s512d64_bf16 --workload b4h8s512d64_causal_bf16
         ;;

@@ -80,16 +80,6 @@ __device__ __forceinline__ void wgmma_fence_operand(unsigned (&registers)[kRows]
     }
 }
 
-// Says that what the registers hold is not needed any more, before a product overwrites them. Else the compiler takes
-// their old values for operands, and waits for products that are under way.
-template <int kCount>
-__device__ __forceinline__ void wgmma_forget(float (&registers)[kCount]) {
-#pragma unroll
-    for (int i = 0; i < kCount; i++) {
-        asm volatile("" : "=f"(registers[i])::"memory");
-    }
-}
-
 // --- Registers -----------------------------------------------------------------------------------------------
 
 // Gives registers back, or waits for them; all of a warpgroup at once, 24 to 256 in steps of 8.

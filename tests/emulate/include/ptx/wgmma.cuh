@@ -29,14 +29,6 @@ inline void wgmma_fence_operand(float (&)[kCount]) {}
 template <int kRows, int kCount>
 inline void wgmma_fence_operand(unsigned (&)[kRows][kCount]) {}
 
-// What the registers hold after it is anything; the next product must not read it.
-template <int kCount>
-inline void wgmma_forget(float (&registers)[kCount]) {
-    for (float &value : registers) {
-        value = __int_as_float(0x7FFFFFFF);
-    }
-}
-
 // --- Registers ---------------------------------------------------------------------------------------------------
 
 template <int kCount>
