@@ -50,6 +50,6 @@ pub struct Authority {
     pub by_reference: bool,
     /// Blocks of the reference that were compared with the oracle at this shape.
     pub sampled_blocks: u64,
-    /// How many different input contents there are.
+    /// How many different input contents a trial has; comparisons may have more.
     pub contents: u32,
 }

@@ -38,10 +38,15 @@ def main():
         refusal = error
     files = socket.socket(fileno=int(sys.argv[2]))
     while line := commands.readline():
-        if not serve(json.loads(line), module, refusal, files, commands, reply):
+        plan = json.loads(line)
+        if not serve(plan, module, refusal, files, commands, reply):
             break
+        # Only now nothing holds tensors any more, and only after the reply this process is stopped.
         gc.enable()
         gc.collect()
+        if plan["on_cuda"]:
+            give_memory_back()
+        reply(done=True)
 
 
 def serve(plan, module, refusal, files, commands, reply):
@@ -82,9 +87,6 @@ def serve(plan, module, refusal, files, commands, reply):
                     deliver(state, result, outputs)
                 results.clear()
             elif words == ["release"]:
-                if device is not None:
-                    device.close()
-                reply(done=True)
                 return True
             elif words[:1] == ["copy"]:
                 seconds = device.copy(int(words[1]))

@@ -10,6 +10,13 @@ FLUSH_FACTOR = 2
 QUEUEING_CYCLES = 4_000_000
 
 
+def give_memory_back():
+    """Returns what PyTorch keeps of the device's memory for later, so that others can have it."""
+    import torch
+
+    torch.cuda.empty_cache()
+
+
 class Device:
     def __init__(self):
         import torch
@@ -21,12 +28,6 @@ class Device:
         self.flush = torch.empty(FLUSH_FACTOR * cache_bytes // 4, dtype=torch.int32, device="cuda")
         self.cases = []
         self.warm = set()
-
-    def close(self):
-        """Gives the memory back to the device."""
-        self.cases.clear()
-        self.flush = None
-        self.torch.cuda.empty_cache()
 
     def add(self, inputs, outputs, plans):
         """Copies a case's inputs to the device; keeps the host's views of its outputs."""

@@ -242,6 +242,11 @@ def run(state, inputs, outputs):
         if launched.is_ok() {
             assert_eq!(floats(session.output(last, 2))[0], 1.0 + words[2] as f32);
         }
+        drop(session);
+        // What it held is free before others go on, not when it is next asked for something.
+        let mapped =
+            std::fs::read_to_string(format!("/proc/{}/maps", words[0])).unwrap_or_default();
+        assert!(!mapped.contains("memfd:baseline"), "{mapped}");
         seen.push(words);
     }
     let process = |session: usize| seen[session][0];
