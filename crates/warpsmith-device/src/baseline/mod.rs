@@ -155,9 +155,23 @@ impl Python {
             "files": files.len(),
             "cases": case_plans,
         });
-        let interpreter = self.interpreter(&program.artifact.path)?;
-        send_descriptors(&interpreter.files, &files)
-            .map_err(|source| broken("handing files over to Python", source))?;
+        let script = &program.artifact.path;
+        let left = self.idle.lock().unwrap_or_else(PoisonError::into_inner).take();
+        // One that was killed meanwhile takes no files.
+        let left =
+            left.filter(|it| it.script == *script && send_descriptors(&it.files, &files).is_ok());
+        let interpreter = match left {
+            Some(interpreter) => {
+                interpreter.conversation.thaw()?;
+                interpreter
+            }
+            None => {
+                let interpreter = self.new_interpreter(script)?;
+                send_descriptors(&interpreter.files, &files)
+                    .map_err(|source| broken("handing files over to Python", source))?;
+                interpreter
+            }
+        };
         Ok(Opening {
             axes: program.axes.clone(),
             cases: cases.to_vec(),
@@ -167,13 +181,7 @@ impl Python {
         })
     }
 
-    /// Returns the interpreter that an earlier session has left, or a new one.
-    fn interpreter(&self, script: &Path) -> Result<Interpreter, Fault> {
-        let left = self.idle.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(interpreter) = left.filter(|it| it.script == script) {
-            interpreter.conversation.thaw()?;
-            return Ok(interpreter);
-        }
+    fn new_interpreter(&self, script: &Path) -> Result<Interpreter, Fault> {
         let (files, theirs) =
             UnixStream::pair().map_err(|source| broken("making a socket for Python", source))?;
         let role = InterpreterRole {

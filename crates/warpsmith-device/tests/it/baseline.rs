@@ -257,6 +257,28 @@ def run(state, inputs, outputs):
 }
 
 #[test]
+fn an_interpreter_that_was_killed_between_sessions_is_replaced() {
+    let script =
+        "import os\ndef prepare(*_): return {'remark': str(os.getpid())}\ndef run(*_): pass";
+    let mut bench = Bench::new(script, true);
+    let mut processes = Vec::new();
+    for _ in 0..2 {
+        let session = bench.run().expect("runs");
+        let process: i32 = session.remark().expect("says so").parse().expect("a number");
+        drop(session);
+        // SAFETY: `kill` has no preconditions; the process is this one's child, and nobody has waited for it.
+        assert_eq!(unsafe { libc::kill(process, libc::SIGKILL) }, 0);
+        // A process that is gone has closed its files when its state is that of a zombie.
+        let state = || std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+        while !state().contains(") Z ") {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        processes.push(process);
+    }
+    assert_ne!(processes[0], processes[1]);
+}
+
+#[test]
 fn there_are_no_blocks_in_a_baseline() {
     let mut bench = Bench::new(BLEND, true);
     let mut session = bench.open(1, Duration::from_secs(30)).expect("opens");
