@@ -139,37 +139,21 @@ impl Pool {
         }))
     }
 
-    /// Begins to compile what a comparison needs, in the order of use, where compilers run beside the
-    /// measurement. What does not compile is compiled again by the worker, and reported there.
+    /// Begins to compile what a comparison needs, where compilers run beside the measurement. What does not
+    /// compile is compiled again by the worker, and reported there.
     pub fn compile_contenders(&self, lab: &Lab, request: &CompareRequest) {
         let Some(ahead) = &self.ahead else { return };
-        let mut kernels = Vec::new();
+        let (device, deadline) = (&self.device, COMPARED_COMPILE_DEADLINE);
         for contender in &request.contenders {
-            if let ContenderRequest::Kernel { kernel, params, .. } = contender
-                && let Ok(kernel) = parse(lab, kernel)
-            {
-                kernels.push((kernel, params));
+            let ContenderRequest::Kernel { kernel, params, .. } = contender else { continue };
+            let Ok(kernel) = parse(lab, kernel) else { continue };
+            let workloads = request.workloads.iter().filter_map(|name| lab.workload(name));
+            let served: Vec<_> =
+                workloads.filter(|it| kernel.serves(it).is_ok_and(|serves| serves)).collect();
+            if let Ok(units) = bind::kernel_units(lab, &kernel, params, &served, device, deadline) {
+                ahead.compile(units);
             }
         }
-        let mut units: Vec<Unit> = Vec::new();
-        for workload in request.workloads.iter().filter_map(|name| lab.workload(name)) {
-            for (kernel, params) in &kernels {
-                let unit = bind::kernel_unit(
-                    lab,
-                    kernel,
-                    params,
-                    workload,
-                    &self.device,
-                    COMPARED_COMPILE_DEADLINE,
-                );
-                if let (Ok(true), Ok(unit)) = (kernel.serves(workload), unit)
-                    && !units.contains(&unit)
-                {
-                    units.push(unit);
-                }
-            }
-        }
-        ahead.compile(units);
     }
 
     /// Forgets what is queued; used when the budget is spent.
