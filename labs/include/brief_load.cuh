@@ -79,7 +79,8 @@ struct Part {
     int s;
     int n_own;       // chunks
     int first_use;   // of its slots in this pass
-    ws::Descriptor q, k, v; // k and v are of the first slot
+    ws::Descriptor k, v; // of the first slot
+    unsigned queries[kHeadDim / 16][4]; // 16-bit pairs, for the first product
     float scale;        // of a score, times log2 e: from here on powers of two
     float reference[2]; // scaled score of each row that its weights are relative to
     float sum[2];       // of this thread's weights

@@ -73,6 +73,59 @@ __device__ __forceinline__ void store_share(const float (&values)[kShare], const
     }
 }
 
+// Divides by the sums and stores whole rows, through the place of the tile's queries: each warp where its own 16 were,
+// since others may still read theirs.
+__device__ __forceinline__ void store_rows(Consumer &self, SharedPlan &shared, const float (&inverse)[2], Element *o,
+                                           int n_queries) {
+    constexpr unsigned kPieces = kHeadDim / 8; // of 16 bytes, in a row; 8 of a slab
+    constexpr unsigned kRowsAtOnce = 32 / kPieces;
+    constexpr unsigned kStores = 16 / kRowsAtOnce;
+    unsigned lane = self.thread % 32u;
+    unsigned first_row = self.thread / 32u * 16;
+    QueryTile &tile = shared.q[self.tile][self.n_groups % kQuerySlots];
+    // Piece p of row r lies where piece p ^ r % 8 would, so that lanes do not meet in a bank, neither here nor below.
+    unsigned to = ws::shared_address(&tile[0][first_row + lane % 16][(lane / 16 ^ lane % 8) * 8]);
+#pragma unroll
+    for (unsigned pair = 0; pair < kPieces / 2; pair++) {
+        unsigned words[4];
+#pragma unroll
+        for (int word = 0; word < 4; word++) {
+            const float *values = &self.output[8 * pair + 2 * word];
+            words[word] = ws::pack<kBf16>(values[0] * inverse[word % 2], values[1] * inverse[word % 2]);
+        }
+        ws::stmatrix_x4((to ^ pair % 4 * 32) + pair / 4 * sizeof(tile[0]), words);
+    }
+    __syncwarp();
+    unsigned row = lane / kPieces; // and every kRowsAtOnce-th after it
+    uint4 pieces[kStores];
+#pragma unroll
+    for (unsigned i = 0; i < kStores; i++) {
+        unsigned piece = lane % 8 ^ row ^ i * kRowsAtOnce % 8;
+        pieces[i] = *reinterpret_cast<const uint4 *>(
+            &tile[lane % kPieces / 8][first_row + i * kRowsAtOnce + row][piece * 8]);
+    }
+    ws::fence_proxy_async(); // the next queries come to the same place
+    int n_rows = n_queries - static_cast<int>(first_row + row);
+    uint4 *from_here = reinterpret_cast<uint4 *>(o) + first_row * kPieces + lane;
+#pragma unroll
+    for (unsigned i = 0; i < kStores; i++) {
+        if (static_cast<int>(i * kRowsAtOnce) < n_rows) {
+            from_here[i * 32] = pieces[i];
+        }
+    }
+    __syncwarp();
+}
+
+// The sums of whole rows, in each thread that has a share of them.
+__device__ __forceinline__ void finish_sums(Consumer &self) {
+#pragma unroll
+    for (float &sum : self.softmax.sum) {
+        sum = ws::checked_sum<kBf16>(sum);
+        sum += __shfl_xor_sync(0xFFFFFFFFu, sum, 1);
+        sum += __shfl_xor_sync(0xFFFFFFFFu, sum, 2);
+    }
+}
+
 // Whether a row needs another reference.
 __device__ __forceinline__ bool is_outside(const Consumer &self, float total, int row, int s) {
     int query = self.first_query + row_of(self.thread, row);
@@ -82,14 +135,8 @@ __device__ __forceinline__ bool is_outside(const Consumer &self, float total, in
 // Adds up the parts' output and stores this part's share. Returns whether a sum was outside of the limits.
 __device__ __forceinline__ bool merge_and_store(Consumer &self, SharedPlan &shared, Element *o, int s) {
     self.thread = ws::computed_anew(self.thread);
-    float sum[2];
+    const float (&sum)[2] = self.softmax.sum;
     bool outside = false;
-#pragma unroll
-    for (int row = 0; row < 2; row++) {
-        sum[row] = ws::checked_sum<kBf16>(self.softmax.sum[row]);
-        sum[row] += __shfl_xor_sync(0xFFFFFFFFu, sum[row], 1);
-        sum[row] += __shfl_xor_sync(0xFFFFFFFFu, sum[row], 2);
-    }
     float share[kShare] = {};
     if constexpr (kSplit == 1) {
         float inverse[2];
@@ -98,11 +145,16 @@ __device__ __forceinline__ bool merge_and_store(Consumer &self, SharedPlan &shar
             outside |= is_outside(self, sum[row], row, s);
             inverse[row] = ws::rcp_approx(sum[row]);
         }
+        if constexpr (kStaged) {
+            store_rows(self, shared, inverse, o, s - self.first_query);
+            release_queries(self, shared);
+        } else {
 #pragma unroll
-        for (int i = 0; i < kShare; i++) {
-            share[i] = value_at(self.output, i);
+            for (int i = 0; i < kShare; i++) {
+                share[i] = value_at(self.output, i);
+            }
+            store_share(share, inverse, 0, o, s - self.first_query, self.thread);
         }
-        store_share(share, inverse, 0, o, s - self.first_query, self.thread);
     } else {
         begin_exchange(self, shared);
         write_row_values(self, shared, sum);
@@ -163,6 +215,13 @@ __device__ __forceinline__ int first_chunk_seen(const Consumer &self, const Grou
 // The largest scaled scores of its rows, over all parts of the keys, become the references.
 __device__ __forceinline__ void find_references(Consumer &self, SharedPlan &shared, const Group &group, int s) {
     float largest[2] = {-ws::infinity(), -ws::infinity()};
+    wait_for_queries(self, shared);
+    if (kQueriesInRegisters) {
+#pragma unroll
+        for (int slab = 0; slab < kSlabs; slab++) {
+            take_queries(self, shared, slab);
+        }
+    }
     int seen = first_chunk_seen(self, group, s);
     for (self.chunk = group.n_chunks - 1 - self.part; self.chunk >= 0; self.chunk -= kSplit) {
         if (self.chunk > seen) {
@@ -212,9 +271,11 @@ __device__ __forceinline__ void attend(Consumer &self, SharedPlan &shared, const
         }
     }
     if (self.chunk >= 0) {
-        wait_for_keys(self, shared, self.n_used);
-        WS_STAMP(ws::kKeysCame);
-        start_scores(self, self.n_used);
+        start_first_scores(self, shared);
+        if (kQueriesInRegisters && !kStaged) {
+            __syncwarp();
+            release_queries(self, shared);
+        }
         finish_scores<0>(self, shared, self.n_used);
         WS_STAMP(ws::kScored);
         weigh<true>(self, s);
@@ -229,11 +290,16 @@ __device__ __forceinline__ void attend(Consumer &self, SharedPlan &shared, const
             step<false>(self, shared, s);
             n_turns--;
         }
-        release_queries(self, shared); // before the last output, so that the next ones come earlier
+        if (!kQueriesInRegisters && !kStaged) {
+            release_queries(self, shared); // before the last output, so that the next ones come earlier
+        }
         start_output(self, shared);
+        finish_sums(self);
         finish_output(self, shared);
         WS_STAMP(ws::kOutputDone);
     } else {
+        wait_for_first_slab(self, shared);
+        wait_for_queries(self, shared);
         __syncwarp(); // the part may be without chunks, and some lanes still wait for the queries, released next
         release_queries(self, shared);
     }
@@ -275,8 +341,6 @@ __device__ __forceinline__ void consume(Consumer &self, SharedPlan &shared, Elem
         self.first_query = group.first_query + self.tile * kTileM;
         self.softmax.reference[0] = self.softmax.reference[1] = 0.0f;
         WS_STAMP(ws::kReady);
-        wait_for_queries(self, shared);
-        WS_STAMP(ws::kQueriesCame);
         if (again) {
             find_references(self, shared, group, s);
         }
@@ -301,7 +365,9 @@ __device__ __forceinline__ void consume(Consumer &self, SharedPlan &shared, Elem
 __device__ __forceinline__ void init_part(SharedPlan &shared, int part) {
     for (int tile = part; tile < kTiles; tile += kSplit) {
         init(shared.q_barriers[tile], kSplit);
+        ws::mbarrier_init(&shared.q_first_slab[tile], 1);
     }
+    ws::mbarrier_init(&shared.k_first_slab[part], 1);
     init(shared.k_barriers[part], kTiles);
     init(shared.v_barriers[part], kTiles);
     ws::fence_mbarrier_init();

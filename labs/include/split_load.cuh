@@ -3,8 +3,8 @@
 // A block has TILES tiles of 64 queries at a time, and SPLIT warpgroups for each: the keys' chunks go round among them.
 // Chunks count from the end of the keys. Every part of the keys has a ring of slots and a thread that fills it.
 //
-// Parameters are macros, as the contracts set them: D, CAUSAL, BF16, TILES, SPLIT, BN, SLOTS, QUERY_SLOTS, BLOCKS and
-// TURNS.
+// Parameters are macros, as the contracts set them: D, CAUSAL, BF16, TILES, SPLIT, BN, SLOTS, QUERY_SLOTS, BLOCKS, TURNS
+// and AHEAD.
 #ifndef WS_SPLIT_LOAD_CUH
 #define WS_SPLIT_LOAD_CUH
 
@@ -22,6 +22,11 @@ constexpr int kSlots = SLOTS;            // of a part's ring
 constexpr int kQuerySlots = QUERY_SLOTS; // of a tile's: the next ones may come while these are in use
 constexpr bool kTurns = TURNS != 0 && kConsumers > 1;
 constexpr int kBlocksPerSm = BLOCKS;
+constexpr bool kAhead = AHEAD != 0;
+// Four warpgroups have no registers to spare for their queries, and multiply them from shared memory.
+constexpr bool kQueriesInRegisters = kConsumers <= 2;
+// Output leaves through the shared memory that held the queries, in whole rows. Two small blocks do without: no gain.
+constexpr bool kStaged = kSplit == 1 && kBlocksPerSm == 1;
 // Under a causal mask a long group of tiles and a short one belong together: in one block that stays, or in two that
 // share a multiprocessor.
 constexpr bool kPairs = kCausal && kBlocksPerSm == 1;
@@ -56,6 +61,7 @@ struct SharedPlan {
     float row_values[kConsumers][kTileM]; // of each part: its rows' sums, or largest scores
     Barriers<kQuerySlots> q_barriers[kTiles];
     Barriers<kSlots> k_barriers[kSplit], v_barriers[kSplit];
+    ws::Mbarrier q_first_slab[kTiles], k_first_slab[kSplit]; // of the first queries and keys, where a head has two slabs
     ws::Mbarrier written[kTiles], read[kTiles]; // what the parts of a tile exchange
     ws::Mbarrier done; // when all consumers are through with the tiles
     int again;         // whether one of them found that references of 0 will not do
@@ -142,6 +148,39 @@ __device__ __forceinline__ bool loads_queries(int part, int tile) {
     return part == tile % kSplit;
 }
 
+// The first queries and keys come slab by slab: products of the first one run while the second is on its way. It counts
+// at the ring's barrier, as later loads do, and the slab before at its own.
+template <typename SomeTile>
+__device__ __forceinline__ void expect_first(ws::Mbarrier *full, ws::Mbarrier *first_slab) {
+    ws::mbarrier_arrive_expect_tx(full, sizeof(SomeTile) / kSlabs);
+    if (kSlabs == 2) {
+        ws::mbarrier_arrive_expect_tx(first_slab, sizeof(SomeTile) / 2);
+    }
+}
+
+template <typename SomeTile>
+__device__ __forceinline__ void ask_for_slab(int slab, SomeTile &tile, ws::Mbarrier *full, ws::Mbarrier *first_slab,
+                                             const ws::TensorMap &map, int row0, int head) {
+    ws::tma_load_3d(tile[slab], map, slab == kSlabs - 1 ? full : first_slab, slab * kSlab, row0, head);
+}
+
+__device__ __forceinline__ void ask_for_first_queries(SharedPlan &shared, const Group &group, int part, int tile,
+                                                      int slab, const ws::TensorMap &q_map) {
+    if (loads_queries(part, tile)) {
+        ask_for_slab(slab, shared.q[tile][0], &shared.q_barriers[tile].full[0], &shared.q_first_slab[tile], q_map,
+                     group.first_query + tile * kTileM, group.head);
+    }
+}
+
+__device__ __forceinline__ void ask_for_first_keys(SharedPlan &shared, const Group &group, int part, int slab,
+                                                   const ws::TensorMap &k_map) {
+    int chunk = chunk_in_slot(group, part, 0);
+    if (chunk >= 0) {
+        ask_for_slab(slab, shared.k[part][0], &shared.k_barriers[part].full[0], &shared.k_first_slab[part], k_map,
+                     chunk * kBlockN, group.head);
+    }
+}
+
 // Queries and the first keys, before anything else happens. All barriers are told first, which keeps the loads close
 // together.
 __device__ __forceinline__ void load_first(SharedPlan &shared, const Group &group, int part,
@@ -149,35 +188,45 @@ __device__ __forceinline__ void load_first(SharedPlan &shared, const Group &grou
 #pragma unroll
     for (int tile = 0; tile < kTiles; tile++) {
         if (loads_queries(part, tile)) {
-            ws::mbarrier_arrive_expect_tx(&shared.q_barriers[tile].full[0], sizeof(QueryTile));
+            expect_first<QueryTile>(&shared.q_barriers[tile].full[0], &shared.q_first_slab[tile]);
         }
     }
 #pragma unroll
     for (int slot = 0; slot < kSlots; slot++) {
         if (chunk_in_slot(group, part, slot) >= 0) {
-            ws::mbarrier_arrive_expect_tx(&shared.k_barriers[part].full[slot], sizeof(KeyTile));
+            if (slot == 0) {
+                expect_first<KeyTile>(&shared.k_barriers[part].full[0], &shared.k_first_slab[part]);
+            } else {
+                ws::mbarrier_arrive_expect_tx(&shared.k_barriers[part].full[slot], sizeof(KeyTile));
+            }
             ws::mbarrier_arrive_expect_tx(&shared.v_barriers[part].full[slot], sizeof(KeyTile));
         }
     }
+    // Keys before other tiles' queries: the copy engine takes one after the other.
 #pragma unroll
-    for (int tile = 0; tile < kTiles; tile++) {
-        if (loads_queries(part, tile)) {
-            ask(shared.q[tile][0], &shared.q_barriers[tile].full[0], q_map, group.first_query + tile * kTileM,
-                group.head);
-        }
-        if (tile == 0) { // before another tile's queries: the copy engine takes one after the other
-            ask_for_keys(shared, group, part, 0, k_map);
+    for (int slab = 0; slab < kSlabs; slab++) {
+        ask_for_first_queries(shared, group, part, 0, slab, q_map);
+        ask_for_first_keys(shared, group, part, slab, k_map);
+    }
+#pragma unroll
+    for (int tile = 1; tile < kTiles; tile++) {
+#pragma unroll
+        for (int slab = 0; slab < kSlabs; slab++) {
+            ask_for_first_queries(shared, group, part, tile, slab, q_map);
         }
     }
 }
 
-// What else fits, when these have come: asked for at once, it would keep other blocks' first keys waiting.
+// What else fits, when these have come: asked for at once, it may keep other blocks' first keys waiting. kAhead: when
+// the block has met, while they are under way.
 __device__ __forceinline__ void load_rest(SharedPlan &shared, const Group &group, int part, const ws::TensorMap &k_map,
                                           const ws::TensorMap &v_map) {
     if (chunk_in_slot(group, part, 0) < 0) {
         return;
     }
-    ws::mbarrier_wait(&shared.k_barriers[part].full[0], 0);
+    if (!kAhead) {
+        ws::mbarrier_wait(&shared.k_barriers[part].full[0], 0);
+    }
 #pragma unroll
     for (int slot = 0; slot < kSlots; slot++) {
         if (slot > 0) {

@@ -27,6 +27,8 @@ __device__ __forceinline__ void raise(const Softmax &softmax, Scores &scores, fl
 
 // --- Consumer ----------------------------------------------------------------------------------------------------
 
+typedef unsigned Queries[kHeadDim / 16][4]; // of one thread: 16-bit pairs, for the first product
+
 // One warpgroup: a part of the keys of a tile.
 struct Consumer {
     ws::Descriptor q0, k0, v0; // of the first slot
@@ -39,6 +41,7 @@ struct Consumer {
     unsigned n_used;          // chunks of its part, whose V it is through with
     unsigned exchange_parity; // of the next exchange
     Softmax softmax;
+    Queries queries; // of the tile, if they are in registers
     Scores scores;
     Weights weights;
     Output output;
@@ -57,19 +60,82 @@ __device__ __forceinline__ void wait_for_keys(Consumer &self, SharedPlan &shared
     ws::mbarrier_wait(&shared.k_barriers[self.part].full[slot_of(index)], parity_of(index));
 }
 
+// Of the block's first queries; later ones find it passed.
+__device__ __forceinline__ void wait_for_first_slab(Consumer &self, SharedPlan &shared) {
+    if (kSlabs == 2) {
+        ws::mbarrier_wait(&shared.q_first_slab[self.tile], 0);
+    }
+}
+
 __device__ __forceinline__ void wait_for_queries(Consumer &self, SharedPlan &shared) {
     ws::mbarrier_wait(&shared.q_barriers[self.tile].full[self.n_groups % kQuerySlots], self.n_groups / kQuerySlots & 1);
 }
 
+// When nobody in the warp reads them any more.
 __device__ __forceinline__ void release_queries(Consumer &self, SharedPlan &shared) {
     release(&shared.q_barriers[self.tile].empty[self.n_groups % kQuerySlots], self.thread);
     self.n_groups++;
 }
 
-__device__ __forceinline__ void start_scores(Consumer &self, unsigned index) {
+// Takes a slab of the queries out of shared memory.
+__device__ __forceinline__ void take_queries(Consumer &self, SharedPlan &shared, int slab) {
+    const QueryTile &tile = shared.q[self.tile][self.n_groups % kQuerySlots];
+#pragma unroll
+    for (int step = 0; step < kSlab / 16; step++) {
+        ws::load_a_swizzled(self.queries[slab * (kSlab / 16) + step], tile[slab], self.thread / 32u * 16, step,
+                            self.thread % 32u);
+    }
+}
+
+// Scores, from dims 16 kFirst to 16 kEnd, which follow those before; not committed.
+template <int kFirst, int kEnd>
+__device__ __forceinline__ void multiply_dims(Consumer &self, unsigned index) {
     ws::Descriptor q = ws::descriptor_advance(self.q0, self.n_groups % kQuerySlots * sizeof(QueryTile));
     ws::Descriptor k = ws::descriptor_advance(self.k0, slot_of(index) * sizeof(KeyTile));
-    multiply_qk(self.scores, q, k);
+    ws::wgmma_fence_operand(self.scores);
+    if (kQueriesInRegisters) {
+        ws::wgmma_fence_operand(self.queries);
+    }
+    ws::wgmma_fence();
+#pragma unroll
+    for (int step = kFirst; step < kEnd; step++) {
+        ws::Descriptor k_step = at_step<kBlockN>(k, step);
+        if constexpr (kQueriesInRegisters) {
+            ws::wgmma_rs<kBf16, false>(self.scores, self.queries[step], k_step, step > 0);
+        } else {
+            ws::wgmma_ss<kBf16, false>(self.scores, at_step<kQueryRows>(q, step), k_step, step > 0);
+        }
+    }
+}
+
+__device__ __forceinline__ void start_scores(Consumer &self, unsigned index) {
+    multiply_dims<0, kHeadDim / 16>(self, index);
+    ws::wgmma_commit();
+}
+
+// The first of a tile. The block's very first queries and keys come slab by slab.
+__device__ __forceinline__ void start_first_scores(Consumer &self, SharedPlan &shared) {
+    constexpr int kSteps = kSlab / 16;
+    if (kSlabs == 2) {
+        wait_for_first_slab(self, shared);
+        if (self.n_groups == 0 && self.n_used == 0) {
+            ws::mbarrier_wait(&shared.k_first_slab[self.part], 0);
+        } else {
+            wait_for_queries(self, shared);
+            wait_for_keys(self, shared, self.n_used);
+        }
+        take_queries(self, shared, 0);
+        multiply_dims<0, kSteps>(self, self.n_used);
+    }
+    wait_for_queries(self, shared);
+    WS_STAMP(ws::kQueriesCame);
+    if (kQueriesInRegisters) {
+        take_queries(self, shared, kSlabs - 1);
+    }
+    wait_for_keys(self, shared, self.n_used);
+    WS_STAMP(ws::kKeysCame);
+    multiply_dims<(kSlabs - 1) * kSteps, kSlabs * kSteps>(self, self.n_used);
+    ws::wgmma_commit();
 }
 
 __device__ __forceinline__ void wait_for_values(Consumer &self, SharedPlan &shared) {

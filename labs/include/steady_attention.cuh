@@ -141,6 +141,17 @@ __device__ __forceinline__ void wait_for_keys(Consumer &self, SharedPlan &shared
     ws::mbarrier_wait(&shared.k_barriers.full[self.k_at.slot], self.k_at.parity);
 }
 
+// scores = Q Kᵀ, both K-major; not waited for.
+__device__ __forceinline__ void multiply_qk(Scores &scores, ws::Descriptor q, ws::Descriptor k) {
+    ws::wgmma_fence_operand(scores);
+    ws::wgmma_fence();
+#pragma unroll
+    for (int step = 0; step < kHeadDim / 16; step++) {
+        ws::wgmma_ss<kBf16, false>(scores, at_step<kQueryRows>(q, step), at_step<kBlockN>(k, step), step > 0);
+    }
+    ws::wgmma_commit();
+}
+
 __device__ __forceinline__ void start_scores(Consumer &self) {
     multiply_qk(self.scores, ws::descriptor_advance(self.q0, self.q_at.slot * sizeof(QueryTile)),
                 ws::descriptor_advance(self.k0, self.k_at.slot * sizeof(KeyTile)));

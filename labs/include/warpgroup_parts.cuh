@@ -96,19 +96,10 @@ typedef float Scores[kBlockN / 2];         // of one thread: 2 rows (queries g a
 typedef float Output[kHeadDim / 2];        // likewise, along the head
 typedef unsigned Weights[kBlockN / 16][4]; // the scores' exponentials as 16-bit pairs, for the second product
 
-// scores = Q Kᵀ, both K-major; not waited for.
-__device__ __forceinline__ void multiply_qk(Scores &scores, ws::Descriptor q, ws::Descriptor k) {
-    ws::wgmma_fence_operand(scores);
-    ws::wgmma_fence();
-#pragma unroll
-    for (int step = 0; step < kHeadDim / 16; step++) {
-        int slab = step / (kSlab / 16);
-        int within = step % (kSlab / 16) * 32;
-        ws::Descriptor q_step = ws::descriptor_advance(q, slab * kQueryRows * kSlab * 2 + within);
-        ws::Descriptor k_step = ws::descriptor_advance(k, slab * kBlockN * kSlab * 2 + within);
-        ws::wgmma_ss<kBf16, false>(scores, q_step, k_step, step > 0);
-    }
-    ws::wgmma_commit();
+// Where dims 16 step .. 16 step + 15 begin in a tile of kRows rows.
+template <int kRows>
+__device__ __forceinline__ ws::Descriptor at_step(ws::Descriptor tile, int step) {
+    return ws::descriptor_advance(tile, step / (kSlab / 16) * kRows * kSlab * 2 + step % (kSlab / 16) * 32);
 }
 
 // output += weights V, V N-major; not waited for.

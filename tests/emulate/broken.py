@@ -5,7 +5,7 @@ STEADY = {"rung": "80_steady", "d": 64, "s": 512, "causal": 0}
 WIDE = {"rung": "85_steady_wide", "d": 128, "s": 512, "causal": 0}
 SPLIT = {"rung": "90_split", "d": 64, "s": 512, "causal": 0}
 BRIEF = {"rung": "92_brief", "d": 64, "s": 512, "causal": 0}
-AHEAD = {**SPLIT, "config": {"TILES": 4, "SPLIT": 1, "QUERY_SLOTS": 2}}
+SPLIT_WIDE = {"rung": "95_split_wide", "d": 128, "s": 512, "causal": 0, "config": {"TILES": 2, "SPLIT": 1, "BN": 64}}
 SMALL = {"rung": "60_small", "d": 64, "s": 512, "causal": 0}
 
 RELEASE_KEYS = "    release(&shared.k_barriers.empty[self.k_at.slot], self.thread);\n"
@@ -16,6 +16,8 @@ RAISE_AND_PACK = ("    raise<kMasked>(self.softmax, self.scores, sum);\n"
 LAST_STEPS = ("        while (self.chunk >= kSplit) {\n            step<false>(self, shared, s);\n"
               "            n_turns--;\n        }\n")
 EARLY_RELEASE = "        release(&shared.q_barriers[self.tile].empty[self.n_groups % kQuerySlots], self.thread);\n"
+IF_MULTIPLIED_FROM_MEMORY = "        if (!kQueriesInRegisters && !kStaged) {\n"
+STORE_ROWS = "            store_rows(self, shared, inverse, o, s - self.first_query);\n"
 MASK = "ws::mask_scores<kCausal>(self.scores, query + 1 - key, s - key);"
 
 VARIANTS = [
@@ -120,16 +122,27 @@ VARIANTS = [
         "independent_lanes": True,
     },
     {
-        **AHEAD,
+        **SPLIT,
         "what": "scores are started before the next queries have come",
-        "change": ("        wait_for_queries(self, shared);\n", ""),
+        "change": ("    wait_for_queries(self, shared);\n    WS_STAMP", "    WS_STAMP"),
+        "config": {"TILES": 4, "SPLIT": 1, "QUERY_SLOTS": 2},
     },
     {
         **SPLIT,
         "what": "queries are released before their last scores",
-        "change": (LAST_STEPS + "        release_queries(self, shared);",
-                   EARLY_RELEASE + LAST_STEPS + "        self.n_groups++;"),
-        "config": {"TILES": 4, "SPLIT": 1, "QUERY_SLOTS": 1},
+        "change": (LAST_STEPS + IF_MULTIPLIED_FROM_MEMORY + "            release_queries(self, shared);",
+                   EARLY_RELEASE + LAST_STEPS + IF_MULTIPLIED_FROM_MEMORY + "            self.n_groups++;"),
+    },
+    {
+        **SPLIT_WIDE,
+        "what": "no wait for the first keys' first half",
+        "change": ("            ws::mbarrier_wait(&shared.k_first_slab[self.part], 0);\n", ""),
+    },
+    {
+        **SPLIT_WIDE,
+        "what": "the next queries may come before the output has left their place",
+        "change": (STORE_ROWS + "            release_queries(self, shared);\n",
+                   EARLY_RELEASE + STORE_ROWS + "            self.n_groups++;\n"),
     },
     {
         **BRIEF,

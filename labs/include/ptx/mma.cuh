@@ -34,6 +34,16 @@ __device__ __forceinline__ void ldmatrix_x4_trans(unsigned (&words)[4], unsigned
                  : "memory");
 }
 
+// An a fragment: 16 rows from `row` on and columns 16 step .. 16 step + 15, out of rows of 128 bytes in the order that
+// the copy engine's swizzle leaves them in.
+template <typename Element>
+__device__ __forceinline__ void load_a_swizzled(unsigned (&words)[4], const Element (*rows)[64], unsigned row,
+                                                unsigned step, unsigned lane) {
+    row += lane % 16;
+    unsigned piece = step * 2 + lane / 16;
+    ldmatrix_x4(words, shared_address(&rows[row][(piece ^ row % 8) * 8]));
+}
+
 // The reverse of ldmatrix_x4.
 __device__ __forceinline__ void stmatrix_x4(unsigned row_address, const unsigned (&words)[4]) {
     asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(row_address), "r"(words[0]),

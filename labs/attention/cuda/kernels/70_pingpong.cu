@@ -185,13 +185,10 @@ __device__ __forceinline__ void multiply_qk(Scores &scores, Queries &queries, ws
 
 // Takes the warpgroup's 64 queries out of shared memory.
 __device__ __forceinline__ void take_queries(Queries &queries, const QueryTile &tile, int consumer, int thread) {
-    int lane = thread % 32;
-    int row = consumer * 64 + thread / 32 * 16 + lane % 16;
 #pragma unroll
     for (int step = 0; step < kHeadDim / 16; step++) {
-        int piece = step * 2 % 8 + lane / 16;
-        const Element *at = &tile[step / (kSlab / 16)][row][(piece ^ row % 8) * 8];
-        ws::ldmatrix_x4(queries[step], ws::shared_address(at));
+        ws::load_a_swizzled(queries[step], tile[step / (kSlab / 16)], consumer * 64u + thread / 32u * 16,
+                            step % (kSlab / 16), thread % 32u);
     }
 }
 

@@ -6,9 +6,10 @@
 // shows that 0 was no good reference, all parts of its tile find the largest scores together and go through their keys
 // again. A warpgroup takes its keys in two chunks: the exponentials of one run beside the scores of the other, its
 // output beside the exponentials of the other. The sums leave before the output is there. Every warpgroup asks for its
-// own keys.
+// own keys, and has the queries in registers.
 #include "brief_load.cuh"
 #include "ptx/math.cuh"
+#include "ptx/mma.cuh"
 #include "score_rows.cuh"
 
 // --- Products ----------------------------------------------------------------------------------------------------
@@ -17,14 +18,22 @@ typedef float Scores[kBlockN / 2]; // of one thread: 2 rows (queries g and g + 8
 typedef float Output[kTileValues]; // likewise, along the head
 typedef unsigned Weights[kBlockN / 16 / kPieces][4]; // a piece's weights as 16-bit pairs, for the second product
 
-// scores = Q Kᵀ, both K-major; not waited for.
-__device__ __forceinline__ void multiply_qk(Scores &scores, ws::Descriptor q, ws::Descriptor k) {
+// Takes the queries out of shared memory.
+__device__ __forceinline__ void take_queries(Part &self, const Tile &tile) {
+#pragma unroll
+    for (int step = 0; step < kHeadDim / 16; step++) {
+        ws::load_a_swizzled(self.queries[step], tile, self.thread / 32u * 16, step, self.thread % 32u);
+    }
+}
+
+// scores = Q Kᵀ, K K-major; not waited for.
+__device__ __forceinline__ void multiply_qk(Scores &scores, Part &self, ws::Descriptor k) {
     ws::wgmma_fence_operand(scores);
+    ws::wgmma_fence_operand(self.queries);
     ws::wgmma_fence();
 #pragma unroll
     for (int step = 0; step < kHeadDim / 16; step++) {
-        ws::wgmma_ss<kBf16, false>(scores, ws::descriptor_advance(q, step * 32), ws::descriptor_advance(k, step * 32),
-                                   step > 0);
+        ws::wgmma_rs<kBf16, false>(scores, self.queries[step], ws::descriptor_advance(k, step * 32), step > 0);
     }
     ws::wgmma_commit();
 }
@@ -86,7 +95,7 @@ __device__ __forceinline__ void add_step(Part &self, SharedPlan &shared, Output 
 #pragma unroll
     for (int c = 0; c < kCount; c++) {
         ws::mbarrier_wait(&shared.k_full[self.rank][slot][c], parity);
-        multiply_qk(scores[c], self.q, ws::descriptor_advance(self.k, (slot * kStepChunks + c) * sizeof(Tile)));
+        multiply_qk(scores[c], self, ws::descriptor_advance(self.k, (slot * kStepChunks + c) * sizeof(Tile)));
     }
 #pragma unroll
     for (int c = 0; c < kCount; c++) {
@@ -135,6 +144,7 @@ __device__ __forceinline__ void add_all(Part &self, SharedPlan &shared, Output &
     self.sum[0] = self.sum[1] = 0.0f;
     int n_steps = steps(self);
     ws::mbarrier_wait(&shared.q_full, 0);
+    take_queries(self, shared.q);
     // Left from its middle: the compiler must see that no product is under way at the loop's end.
     int step = 0;
     while (n_steps > 0) {
@@ -187,7 +197,7 @@ __device__ __forceinline__ void find_references(Part &self, SharedPlan &shared, 
         ws::mbarrier_wait(&shared.k_full[self.rank][slot][c], parity);
         ws::mbarrier_wait(&shared.v_full[self.rank][slot][c], parity); // before it may be loaded again
         Scores scores;
-        multiply_qk(scores, self.q, ws::descriptor_advance(self.k, (slot * kStepChunks + c) * sizeof(Tile)));
+        multiply_qk(scores, self, ws::descriptor_advance(self.k, (slot * kStepChunks + c) * sizeof(Tile)));
         ws::wgmma_wait<0>();
         ws::wgmma_fence_operand(scores);
         mask_chunk(self, scores, own);
@@ -403,7 +413,6 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
         ws::cluster_wait();
     }
 
-    self.q = ws::descriptor_k_major(shared.q);
     self.k = ws::descriptor_k_major(shared.k[self.rank][0][0]);
     self.v = ws::descriptor_n_major(shared.v[self.rank][0][0], sizeof(Tile));
     self.scale = scale * ws::kLog2E;
