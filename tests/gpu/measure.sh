@@ -80,19 +80,21 @@ for it in $steps; do
         ;;
     attention-profile)
         # Who was the fastest on a shape before, and who is now.
-        wide="--set TILES=2 --set SPLIT=1 --set BN=128 --set SLOTS=2"
+        two_tiles="--set TILES=2 --set SPLIT=1"
+        two_blocks="--set TILES=1 --set SPLIT=1 --set BN=128 --set SLOTS=2 --set BLOCKS=2 --set TURNS=0 --set AHEAD=1"
         number=0
         for rung in \
             "60_small --workload b1h8s512d64_bf16" "92_brief --workload b1h8s512d64_bf16" \
             "50_wgmma --workload b4h8s512d64_bf16" \
-            "90_split --set TILES=1 --set SPLIT=1 --set BN=128 --set SLOTS=2 --set BLOCKS=2 --set TURNS=0 --workload b4h8s512d64_bf16" \
+            "90_split $two_blocks --workload b4h8s512d64_bf16" \
             "50_wgmma --workload b1h8s2048d64_bf16" "90_split --workload b1h8s2048d64_bf16" \
             "50_wgmma --workload b4h32s4096d64_bf16" "80_steady --workload b4h32s4096d64_bf16" \
             "90_split --set TILES=4 --set SPLIT=1 --set QUERY_SLOTS=2 --workload b4h32s4096d64_bf16" \
-            "50_wgmma --workload b1h16s1024d128_causal_bf16" "95_split_wide --workload b1h16s1024d128_causal_bf16" \
-            "95_split_wide $wide --set QUERY_SLOTS=1 --workload b1h16s1024d128_bf16" \
+            "50_wgmma --workload b1h16s1024d128_causal_bf16" \
+            "95_split_wide --set AHEAD=1 --workload b1h16s1024d128_causal_bf16" \
+            "95_split_wide $two_tiles --set SLOTS=4 --set AHEAD=1 --workload b1h16s1024d128_bf16" \
             "50_wgmma --workload b2h16s8192d128_bf16" "85_steady_wide --workload b2h16s8192d128_bf16" \
-            "95_split_wide $wide --set QUERY_SLOTS=2 --workload b2h16s8192d128_bf16"; do
+            "95_split_wide $two_tiles --set BN=128 --set QUERY_SLOTS=2 --workload b2h16s8192d128_bf16"; do
             number=$((number + 1))
             # shellcheck disable=SC2086 # a rung is words
             step "profile-$number" profile labs/attention --kernel $rung
