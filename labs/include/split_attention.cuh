@@ -74,7 +74,7 @@ __device__ __forceinline__ void store_share(const float (&values)[kShare], const
 }
 
 // Divides by the sums and stores whole rows, through the place of the tile's queries: each warp where its own 16 were,
-// since others may still read theirs.
+// since others may still read theirs. Its quarter of a product reads no other rows.
 __device__ __forceinline__ void store_rows(Consumer &self, SharedPlan &shared, const float (&inverse)[2], Element *o,
                                            int n_queries) {
     constexpr unsigned kPieces = kHeadDim / 8; // of 16 bytes, in a row; 8 of a slab
@@ -132,7 +132,8 @@ __device__ __forceinline__ bool is_outside(const Consumer &self, float total, in
     return ws::outside_limits<kBf16>(total, kCausal && query < s ? query + 1 : s, s);
 }
 
-// Adds up the parts' output and stores this part's share. Returns whether a sum was outside of the limits.
+// Adds up the parts' output and stores this part's share; where that goes through the queries' place, they are released
+// after it. Returns whether a sum was outside of the limits.
 __device__ __forceinline__ bool merge_and_store(Consumer &self, SharedPlan &shared, Element *o, int s) {
     self.thread = ws::computed_anew(self.thread);
     const float (&sum)[2] = self.softmax.sum;
@@ -273,7 +274,7 @@ __device__ __forceinline__ void attend(Consumer &self, SharedPlan &shared, const
     if (self.chunk >= 0) {
         start_first_scores(self, shared);
         if (kQueriesInRegisters && !kStaged) {
-            __syncwarp();
+            __syncwarp(); // every lane has taken its own
             release_queries(self, shared);
         }
         finish_scores<0>(self, shared, self.n_used);

@@ -3,8 +3,8 @@
 // A block has TILES tiles of 64 queries at a time, and SPLIT warpgroups for each: the keys' chunks go round among them.
 // Chunks count from the end of the keys. Every part of the keys has a ring of slots and a thread that fills it.
 //
-// Parameters are macros, as the contracts set them: D, CAUSAL, BF16, TILES, SPLIT, BN, SLOTS, QUERY_SLOTS, BLOCKS, TURNS
-// and AHEAD.
+// Parameters are macros, as the contracts set them: D, CAUSAL, BF16, TILES, SPLIT, BN, SLOTS, QUERY_SLOTS, BLOCKS,
+// TURNS and AHEAD.
 #ifndef WS_SPLIT_LOAD_CUH
 #define WS_SPLIT_LOAD_CUH
 
@@ -25,7 +25,8 @@ constexpr int kBlocksPerSm = BLOCKS;
 constexpr bool kAhead = AHEAD != 0;
 // Four warpgroups have no registers to spare for their queries, and multiply them from shared memory.
 constexpr bool kQueriesInRegisters = kConsumers <= 2;
-// Output leaves through the shared memory that held the queries, in whole rows. Two small blocks do without: no gain.
+// Output leaves through the shared memory that held the queries, in whole rows. Not where keys are split: a part stores
+// a share of each row, and others may still read the queries. Nor with two blocks: no gain.
 constexpr bool kStaged = kSplit == 1 && kBlocksPerSm == 1;
 // Under a causal mask a long group of tiles and a short one belong together: in one block that stays, or in two that
 // share a multiprocessor.
@@ -61,7 +62,7 @@ struct SharedPlan {
     float row_values[kConsumers][kTileM]; // of each part: its rows' sums, or largest scores
     Barriers<kQuerySlots> q_barriers[kTiles];
     Barriers<kSlots> k_barriers[kSplit], v_barriers[kSplit];
-    ws::Mbarrier q_first_slab[kTiles], k_first_slab[kSplit]; // of the first queries and keys, where a head has two slabs
+    ws::Mbarrier q_first_slab[kTiles], k_first_slab[kSplit]; // of the first queries and keys, where there are two slabs
     ws::Mbarrier written[kTiles], read[kTiles]; // what the parts of a tile exchange
     ws::Mbarrier done; // when all consumers are through with the tiles
     int again;         // whether one of them found that references of 0 will not do
@@ -267,8 +268,8 @@ __device__ __forceinline__ void produce(Producer &self, SharedPlan &shared, int 
     int n_items = n_heads * items_per_head(s);
     for (int round = 0; item_in_round(round) < n_items; round++) {
         Group group = group_of(item_in_round(round), round, n_heads, s);
-        bool ahead = kPasses == 1 && round == 0;
-        if (!ahead && group.n_chunks > 0) {
+        bool asked = kPasses == 1 && round == 0; // for what fits at first
+        if (!asked && group.n_chunks > 0) {
 #pragma unroll
             for (int tile = 0; tile < kTiles; tile++) {
                 if (loads_queries(self.part, tile)) {
@@ -279,7 +280,7 @@ __device__ __forceinline__ void produce(Producer &self, SharedPlan &shared, int 
             }
             self.q_at.advance();
         }
-        int first = group.n_chunks - 1 - self.part - (ahead ? kSplit * kSlots : 0);
+        int first = group.n_chunks - 1 - self.part - (asked ? kSplit * kSlots : 0);
         for (int pass = 0; pass < kPasses; pass++) {
             for (int chunk = first; chunk >= 0; chunk -= kSplit) {
                 int key = chunk * kBlockN;

@@ -115,6 +115,7 @@ __device__ __forceinline__ void start_scores(Consumer &self, unsigned index) {
 
 // The first of a tile. The block's very first queries and keys come slab by slab.
 __device__ __forceinline__ void start_first_scores(Consumer &self, SharedPlan &shared) {
+    static_assert(kSlabs == 1 || kQueriesInRegisters, "a slab is multiplied when it has been taken");
     constexpr int kSteps = kSlab / 16;
     if (kSlabs == 2) {
         wait_for_first_slab(self, shared);

@@ -9,8 +9,8 @@ enum Stamp {
     kEntered,
     kAsked,       // for all loads that are asked for at once
     kReady,       // the block has met, registers are dealt out
-    kQueriesCame,
-    kKeysCame,    // the first
+    kQueriesCame, // of two slabs the second
+    kKeysCame,    // the first, likewise
     kScored,      // the first chunk
     kOutputDone,
     kMet,         // the tile's other warpgroups

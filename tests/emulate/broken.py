@@ -17,6 +17,8 @@ LAST_STEPS = ("        while (self.chunk >= kSplit) {\n            step<false>(s
               "            n_turns--;\n        }\n")
 EARLY_RELEASE = "        release(&shared.q_barriers[self.tile].empty[self.n_groups % kQuerySlots], self.thread);\n"
 IF_MULTIPLIED_FROM_MEMORY = "        if (!kQueriesInRegisters && !kStaged) {\n"
+FIRST_SCORES = "        start_first_scores(self, shared);\n"
+IF_TAKEN = "        if (kQueriesInRegisters && !kStaged) {\n"
 STORE_ROWS = "            store_rows(self, shared, inverse, o, s - self.first_query);\n"
 MASK = "ws::mask_scores<kCausal>(self.scores, query + 1 - key, s - key);"
 
@@ -132,6 +134,19 @@ VARIANTS = [
         "what": "queries are released before their last scores",
         "change": (LAST_STEPS + IF_MULTIPLIED_FROM_MEMORY + "            release_queries(self, shared);",
                    EARLY_RELEASE + LAST_STEPS + IF_MULTIPLIED_FROM_MEMORY + "            self.n_groups++;"),
+    },
+    {
+        **SPLIT,
+        "what": "queries are released before they have been taken",
+        "change": (FIRST_SCORES + IF_TAKEN + "            __syncwarp(); // every lane has taken its own\n"
+                   "            release_queries(self, shared);\n",
+                   EARLY_RELEASE + FIRST_SCORES + IF_TAKEN + "            self.n_groups++;\n"),
+        "config": {"TILES": 1, "SPLIT": 2},
+    },
+    {
+        **SPLIT_WIDE,
+        "what": "no wait for the first queries' first half",
+        "change": ("        wait_for_first_slab(self, shared);\n        if (self.n_groups == 0", "        if (self.n_groups == 0"),
     },
     {
         **SPLIT_WIDE,

@@ -84,7 +84,7 @@ for it in $steps; do
         two_blocks="--set TILES=1 --set SPLIT=1 --set BN=128 --set SLOTS=2 --set BLOCKS=2 --set TURNS=0 --set AHEAD=1"
         number=0
         for rung in \
-            "60_small --workload b1h8s512d64_bf16" "92_brief --workload b1h8s512d64_bf16" \
+            "60_small --workload b1h8s512d64_bf16" "92_brief --set PIECES=4 --workload b1h8s512d64_bf16" \
             "50_wgmma --workload b4h8s512d64_bf16" \
             "90_split $two_blocks --workload b4h8s512d64_bf16" \
             "50_wgmma --workload b1h8s2048d64_bf16" "90_split --workload b1h8s2048d64_bf16" \

@@ -96,15 +96,16 @@ fn below(result: &Value, speedups: &[f64]) -> Vec<String> {
     }
     for gate in result["gates"].as_array().map_or(&[][..], Vec::as_slice) {
         let notes = gate["notes"].as_array().map_or(&[][..], Vec::as_slice);
-        let sanitizers = notes
+        let found: Vec<String> = notes
             .iter()
-            .map(text)
-            .find_map(|note| note.strip_prefix("sanitizers: ").map(|found| format!("; {found}")));
+            .filter_map(|note| text(note).strip_prefix("sanitizers: ").map(str::to_string))
+            .collect();
+        let found =
+            if found.is_empty() { "without sanitizers".to_string() } else { found.join("; ") };
         lines.push(format!(
-            "The whole gate, in the same run: `{}` {} on these workloads{}.",
+            "The whole gate, in the same run: `{}` {} on these workloads; {found}.",
             text(&gate["kernel"]),
-            text(&gate["verdict"]),
-            sanitizers.unwrap_or_else(|| "; without sanitizers".to_string())
+            text(&gate["verdict"])
         ));
     }
     lines
@@ -154,8 +155,10 @@ mod tests {
         result["gates"] = json!([{ "kernel": "front", "verdict": "passed", "notes": [] }]);
         let table = times_table(&result).expect("a whole result");
         assert!(table.ends_with("passed on these workloads; without sanitizers."), "{table}");
-        result["gates"][0]["notes"] = json!(["sanitizers: memcheck found nothing on odd"]);
+        let notes = ["racecheck did not finish on small", "memcheck found nothing on odd"];
+        result["gates"][0]["notes"] = json!(notes.map(|note| format!("sanitizers: {note}")));
         let table = times_table(&result).expect("a whole result");
-        assert!(table.ends_with("workloads; memcheck found nothing on odd."), "{table}");
+        let expected = format!("workloads; {}.", notes.join("; "));
+        assert!(table.ends_with(&expected), "{table}");
     }
 }

@@ -406,7 +406,7 @@ pub fn describe_shape(workload: &Workload) -> String {
 }
 
 /// Returns what runs on a workload: the kernel, or the one that a front chooses.
-fn chosen<'a>(
+pub(crate) fn chosen<'a>(
     kernel: &'a Kernel,
     params: &'a Params,
     workload: &Workload,

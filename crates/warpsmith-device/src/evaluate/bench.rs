@@ -256,11 +256,20 @@ impl<'a> Bench<'a> {
 
     /// Returns the candidate, compiled for a shape.
     pub(crate) fn program(&mut self, shape: &Workload) -> Result<Program, Stop> {
+        self.program_of(self.subject, shape)
+    }
+
+    /// The same for another subject: one that the candidate is made of.
+    pub(crate) fn program_of(
+        &mut self,
+        subject: Subject<'_>,
+        shape: &Workload,
+    ) -> Result<Program, Stop> {
         let _step = trace::step("compiling");
         let deadline = Duration::from_secs_f64(self.limits.compile_deadline_s);
         let known = self.artifacts.len();
         let (target, artifacts) = (&mut *self.target, &mut self.artifacts);
-        let program = self.subject.program(target, self.lab, shape, deadline, artifacts);
+        let program = subject.program(target, self.lab, shape, deadline, artifacts);
         for (_, artifact) in &self.artifacts[known..] {
             let log = Blob::new(artifact.log.clone());
             self.builds.push(Build {

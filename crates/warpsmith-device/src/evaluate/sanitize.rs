@@ -5,6 +5,9 @@
 //! Kernels run many times slower under them, so they run on the lab's proof shapes and on the least of
 //! its real workloads. What passed on the small shapes and did not come to an end on the real one is
 //! noted, as is what a tool itself doubts; everything else that is not clean is a verdict or an error.
+//!
+//! A front may launch some of its kernels on large shapes alone. They run on the proof shapes, too, as if
+//! the front had chosen them there.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -46,51 +49,102 @@ pub(super) fn check(bench: &mut Bench<'_>, workloads: &[Workload]) -> Result<(),
         DeviceError::Target { doing, source }
     })?;
     let Some(sanitizers) = sanitizers else { return Ok(()) };
-    let gate = Gate { kernel, params, sanitizers };
-    let small = gate.small_runs(bench)?;
-    let real = gate.least_workload(bench, workloads)?;
-    gate.every_tool(bench, small, real)
+    let gate = Gate { name: &kernel.name, sanitizers };
+    let small = gate.small_runs(bench, kernel, params, None)?;
+    if small.is_empty() {
+        let words = "serves no proof shape, so none was run under them";
+        bench.notes.push(format!("{SANITIZER_NOTE}{words}"));
+    }
+    let real = gate.least_workload(bench, kernel, params, workloads)?;
+    let seen: Vec<Workload> = small.iter().chain(&real).map(|run| run.shape.clone()).collect();
+    let deadline = if real.is_some() { REAL_DEADLINE } else { SMALL_DEADLINE };
+    gate.every_tool(bench, small, real, deadline)?;
+    let (mut others, mut deadline) = (Vec::new(), Duration::ZERO);
+    for (kernel, params) in choices_not_seen(kernel, params, &seen)? {
+        let label = format!("`{}` with {params}", kernel.name);
+        let runs = gate.small_runs(bench, kernel, params, Some(&label))?;
+        if runs.is_empty() {
+            let words = "serves no proof shape, so it was not run under them";
+            bench.notes.push(format!("{SANITIZER_NOTE}{label} {words}"));
+        }
+        others.extend(runs);
+        deadline += SMALL_DEADLINE;
+    }
+    gate.every_tool(bench, others, None, deadline)
+}
+
+/// Returns what a front launches, but on none of these shapes; each once.
+fn choices_not_seen<'a>(
+    kernel: &'a Kernel,
+    params: &'a Params,
+    seen: &[Workload],
+) -> Result<Vec<(&'a Kernel, &'a Params)>, DeviceError> {
+    let Some(front) = &kernel.front else { return Ok(Vec::new()) };
+    let mut known = Vec::new();
+    for shape in seen {
+        known.push(bind::chosen(kernel, params, shape)?);
+    }
+    let mut unseen = Vec::new();
+    for route in &front.routes {
+        let choice = (&route.kernel, &route.params);
+        let is_same = |it: &(&Kernel, &Params)| it.0.name == choice.0.name && it.1 == choice.1;
+        if !known.iter().any(is_same) {
+            known.push(choice);
+            unseen.push(choice);
+        }
+    }
+    Ok(unseen)
 }
 
 struct Gate<'a> {
-    kernel: &'a Kernel,
-    params: &'a Params,
+    /// The candidate's.
+    name: &'a str,
     sanitizers: Sanitizers,
 }
 
 /// A program with what it runs on.
-struct Run {
+struct Run<'a> {
+    kernel: &'a Kernel,
+    params: &'a Params,
+    /// Which of a front's choices it is, where the front itself would choose another on this shape.
+    choice: Option<String>,
     shape: Workload,
     program: Program,
     case: Arc<Case>,
 }
 
 impl Gate<'_> {
-    fn small_runs(&self, bench: &mut Bench<'_>) -> Result<Vec<Run>, Stop> {
+    fn small_runs<'k>(
+        &self,
+        bench: &mut Bench<'_>,
+        kernel: &'k Kernel,
+        params: &'k Params,
+        choice: Option<&str>,
+    ) -> Result<Vec<Run<'k>>, Stop> {
         let lab = bench.lab;
+        let subject = Subject::Kernel { kernel, params };
         let mut runs = Vec::new();
         for shape in &lab.proofs {
-            if !bench.subject.serves(shape)? {
+            if !subject.serves(shape)? {
                 continue;
             }
-            let program = bench.program(shape)?;
+            let program = bench.program_of(subject, shape)?;
             let cases = bench.corpus.proof_cases(bench.target, lab, shape, bench.seed)?;
             let case = Arc::clone(cases.first().expect("a lab has a distribution of inputs"));
-            runs.push(Run { shape: shape.clone(), program, case });
-        }
-        if runs.is_empty() {
-            let words = "serves no proof shape, so none was run under them";
-            bench.notes.push(format!("{SANITIZER_NOTE}{words}"));
+            let (choice, shape) = (choice.map(str::to_string), shape.clone());
+            runs.push(Run { kernel, params, choice, shape, program, case });
         }
         Ok(runs)
     }
 
     /// Chooses the workload with the least work, where that is little enough.
-    fn least_workload(
+    fn least_workload<'k>(
         &self,
         bench: &mut Bench<'_>,
+        kernel: &'k Kernel,
+        params: &'k Params,
         workloads: &[Workload],
-    ) -> Result<Option<Run>, Stop> {
+    ) -> Result<Option<Run<'k>>, Stop> {
         let lab = bench.lab;
         let mut least: Option<(f64, &Workload)> = None;
         for workload in workloads {
@@ -112,7 +166,8 @@ impl Gate<'_> {
         let want = Want::Exactly(1);
         let cases = bench.corpus.cases(bench.target, lab, workload, 0, bench.seed, want)?;
         let case = Arc::clone(cases.first().expect("one was asked for"));
-        Ok(Some(Run { shape: workload.clone(), program, case }))
+        let shape = workload.clone();
+        Ok(Some(Run { kernel, params, choice: None, shape, program, case }))
     }
 
     /// Runs every tool on everything at once, since a tool takes seconds to start; on the small shapes alone
@@ -120,19 +175,19 @@ impl Gate<'_> {
     fn every_tool(
         &self,
         bench: &mut Bench<'_>,
-        small: Vec<Run>,
-        real: Option<Run>,
+        small: Vec<Run<'_>>,
+        real: Option<Run<'_>>,
+        deadline: Duration,
     ) -> Result<(), Stop> {
         let n_small = small.len();
         let real_name = real.as_ref().map(|run| run.shape.name.clone());
-        let all: Vec<Run> = small.into_iter().chain(real).collect();
+        let all: Vec<Run<'_>> = small.into_iter().chain(real).collect();
         let small = &all[..n_small];
         if all.is_empty() {
             return Ok(());
         }
         let mut clean = Vec::new();
         let mut clean_on_small = Vec::new();
-        let deadline = if real_name.is_some() { REAL_DEADLINE } else { SMALL_DEADLINE };
         for tool in self.sanitizers.tools.clone() {
             match (self.judge(bench, tool, &all, deadline)?, &real_name) {
                 (Bill::Clean, _) => clean.push(tool),
@@ -163,7 +218,7 @@ impl Gate<'_> {
         Ok(())
     }
 
-    fn note_clean(&self, bench: &mut Bench<'_>, clean: &[Sanitizer], runs: &[Run]) {
+    fn note_clean(&self, bench: &mut Bench<'_>, clean: &[Sanitizer], runs: &[Run<'_>]) {
         if !clean.is_empty() {
             let tools: Vec<&str> = clean.iter().map(|tool| tool.name()).collect();
             bench.notes.push(format!(
@@ -180,7 +235,7 @@ impl Gate<'_> {
         &self,
         bench: &mut Bench<'_>,
         tool: Sanitizer,
-        runs: &[Run],
+        runs: &[Run<'_>],
         deadline: Duration,
     ) -> Result<Bill, Stop> {
         Ok(match self.sanitize(bench, tool, runs, deadline)? {
@@ -200,20 +255,26 @@ impl Gate<'_> {
         &self,
         bench: &mut Bench<'_>,
         tool: Sanitizer,
-        runs: &[Run],
+        runs: &[Run<'_>],
         deadline: Duration,
     ) -> Result<Sanitized, DeviceError> {
         let _step = trace::step(tool.name());
         let watched: Vec<(&Program, CaseId)> =
             runs.iter().map(|run| (&run.program, run.case.id)).collect();
         bench.target.sanitize(tool, &watched, deadline).map_err(|source| {
-            let doing = format!("running `{}` under {}", self.kernel.name, tool.name());
+            let doing = format!("running `{}` under {}", self.name, tool.name());
             DeviceError::Target { doing, source }
         })
     }
 
     /// Turns a finding into the candidate's outcome.
-    fn flagged(&self, bench: &mut Bench<'_>, tool: Sanitizer, runs: &[Run], flaw: Flaw) -> Stop {
+    fn flagged(
+        &self,
+        bench: &mut Bench<'_>,
+        tool: Sanitizer,
+        runs: &[Run<'_>],
+        flaw: Flaw,
+    ) -> Stop {
         // What was flagged is the very binary that the gate judged. One with line numbers is another
         // binary with the same instructions; where it cannot be had, the finding stands without them.
         let located = self.with_lines(bench, runs).ok().and_then(|runs| {
@@ -228,20 +289,25 @@ impl Gate<'_> {
     }
 
     /// Compiles the same programs with line numbers.
-    fn with_lines(&self, bench: &mut Bench<'_>, runs: &[Run]) -> Result<Vec<Run>, DeviceError> {
-        let (lab, kernel, params) = (bench.lab, self.kernel, self.params);
+    fn with_lines<'k>(
+        &self,
+        bench: &mut Bench<'_>,
+        runs: &[Run<'k>],
+    ) -> Result<Vec<Run<'k>>, DeviceError> {
+        let lab = bench.lab;
         let deadline = Duration::from_secs_f64(bench.limits.compile_deadline_s);
         let mut located = Vec::new();
         for run in runs {
+            let (kernel, params, shape) = (run.kernel, run.params, run.shape.clone());
             let device = bench.target.info().clone();
-            let mut unit = bind::kernel_unit(lab, kernel, params, &run.shape, &device, deadline)?;
+            let mut unit = bind::kernel_unit(lab, kernel, params, &shape, &device, deadline)?;
             unit.flags.extend(self.sanitizers.line_flags.iter().cloned());
             let artifact = bench.target.compile(&unit).map_err(|source: Fault| {
                 DeviceError::Target { doing: format!("compiling `{}`", kernel.name), source }
             })?;
-            let program = bind::kernel_program(lab, kernel, params, &run.shape, &device, artifact)?;
-            let case = Arc::clone(&run.case);
-            located.push(Run { shape: run.shape.clone(), program, case });
+            let program = bind::kernel_program(lab, kernel, params, &shape, &device, artifact)?;
+            let (choice, case) = (run.choice.clone(), Arc::clone(&run.case));
+            located.push(Run { kernel, params, choice, shape, program, case });
         }
         Ok(located)
     }
@@ -254,12 +320,20 @@ enum Bill {
     Unfinished { limit_s: f64 },
 }
 
-fn timed_out(tool: Sanitizer, runs: &[Run], limit_s: f64) -> Stop {
+fn timed_out(tool: Sanitizer, runs: &[Run<'_>], limit_s: f64) -> Stop {
     let workload = format!("{}, under {}", names(runs), tool.name());
     Stop::Outcome(Box::new(Outcome::TimedOut { workload, limit_s }))
 }
 
-fn names(runs: &[Run]) -> String {
-    let names: Vec<&str> = runs.iter().map(|run| run.shape.name.as_str()).collect();
-    names.join(", ")
+/// Names the shapes, and whose choice it is where it is not the candidate's: `odd, wide; odd by ...`.
+fn names(runs: &[Run<'_>]) -> String {
+    let said = runs.chunk_by(|one, next| one.choice == next.choice).map(|of_one| {
+        let shapes: Vec<&str> = of_one.iter().map(|run| run.shape.name.as_str()).collect();
+        let shapes = shapes.join(", ");
+        match &of_one[0].choice {
+            Some(choice) => format!("{shapes} by {choice}"),
+            None => shapes,
+        }
+    });
+    said.collect::<Vec<_>>().join("; ")
 }

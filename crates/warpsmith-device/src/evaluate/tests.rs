@@ -445,6 +445,62 @@ fn sanitizers_see_the_proof_shapes_and_the_least_workload() {
     );
 }
 
+/// Returns the verdict on a front that launches `20_wide` on the large workload alone.
+fn sanitized_front(
+    judge: impl FnMut(Sanitizer, &Program) -> Result<Sanitized, Fault> + 'static,
+) -> Trial {
+    let lab = lab_with(|files| {
+        for ending in ["toml", "c"] {
+            let text = files[&format!("kernels/10_fast.{ending}")].clone();
+            files.insert(format!("kernels/20_wide.{ending}"), text);
+        }
+        let route = |elements: u32, kernel: &str| {
+            format!(
+                "[[route]]\nnear = {{ N = {elements} }}\nkernel = \"{kernel}\"\nparams = {{}}\n"
+            )
+        };
+        let head = "format = 1\nsummary = \"The fastest on each shape\"\nexact = []\n";
+        let routes = [route(4096, "10_fast"), route(16384, "20_wide")].concat();
+        files.insert("front.toml".to_string(), [head, &routes].concat());
+    });
+    let mut fake = machine();
+    fake.kernel("20_wide.c", |call| {
+        let values = blend(call);
+        call.set_output(2, &values);
+        Ok(values.len() as f64 * 5e-10 * call.share())
+    });
+    fake.sanitizer(judge);
+    let environment = environment(&fake);
+    let front = lab.kernel("front").expect("there").clone();
+    let request = request(&lab, Fidelity::Full, &BOTH);
+    evaluate(&mut fake, &mut corpus(), &lab, &front, &request, &environment, None)
+        .unwrap_or_else(|error| panic!("we broke: {error:?}"))
+        .trial
+}
+
+#[test]
+fn sanitizers_see_what_a_front_launches_on_large_shapes_alone() {
+    let trial = sanitized_front(|_, _| Ok(Sanitized::Clean));
+    assert_eq!(trial.outcome.verdict(), Verdict::Passed, "{}", trial.outcome.describe());
+    assert_eq!(
+        trial.sanitizer_notes().collect::<Vec<_>>(),
+        [
+            "memcheck, racecheck, initcheck found nothing on one, odd, small (fake 1)",
+            "memcheck, racecheck, initcheck found nothing on one, odd by `20_wide` with no \
+             tunables (fake 1)",
+        ]
+    );
+    let trial = sanitized_front(|_, program| {
+        let (message, report) = ("race".to_string(), "the whole story".to_string());
+        let is_wide = program.artifact.path.ends_with("20_wide.c");
+        Ok(if is_wide { Sanitized::Flagged(Flaw { message, report }) } else { Sanitized::Clean })
+    });
+    assert_eq!(
+        trial.outcome.describe(),
+        "crashed on one, odd by `20_wide` with no tunables: memcheck: race"
+    );
+}
+
 #[test]
 fn what_a_sanitizer_flags_is_the_outcome_with_its_line() {
     let (trial, fake) = sanitized(|tool, program| {

@@ -6,7 +6,8 @@
 // adding them. Where there are many tiles, four warpgroups have one each, as before. A multiprocessor that has only two
 // tiles of 64 queries splits their keys, so that four warpgroups work on them at the same time; under a causal mask all
 // four work on the long tile, and then on the short one. Every part has a ring of its own, filled by a warp of its own,
-// and the first loads do not wait for the block. Up to two warpgroups have their queries in registers.
+// and the first loads do not wait for the block. Up to two warpgroups have their queries in registers; where nothing is
+// split and a block is alone, output leaves in whole rows.
 #include "split_attention.cuh"
 
 static_assert(kHeadDim == 64, "95_split_wide serves head dimension 128");
