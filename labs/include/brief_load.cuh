@@ -59,6 +59,7 @@ struct SharedPlan {
     ws::Mbarrier k_full[kSplit][kSlots][kStepChunks], v_full[kSplit][kSlots][kStepChunks];
     // Values are exchanged between the same warp of different warpgroups.
     ws::Mbarrier block_full[kSplit][4], cluster_full[kSplit][4];
+    ws::Mbarrier block_read; // the block's values of the first pass, by everyone
     ws::Mbarrier sums_full[kSplit], largest_full[kSplit];
 };
 static_assert(sizeof(SharedPlan) <= 8192 + kSplit * kSlots * 32768 +
@@ -140,6 +141,9 @@ constexpr unsigned kClusterBytes = (kCluster - 1) * 32 * kOwnValues * sizeof(flo
 constexpr unsigned kRowBytes = sizeof(ws::RowInbox<kParts>);
 
 __device__ __forceinline__ void init_merge_barriers(SharedPlan &shared, const Part &self) {
+    if (self.rank == 0) {
+        ws::mbarrier_init(&shared.block_read, kThreads);
+    }
 #pragma unroll
     for (int warp = 0; warp < 4; warp++) {
         ws::mbarrier_init(&shared.block_full[self.rank][warp], kSplit > 1 ? 32 * (kSplit - 1) : 1);

@@ -170,4 +170,11 @@ VARIANTS = [
         "what": "no wait for what the other blocks send",
         "change": ("        ws::mbarrier_wait(&shared.cluster_full[self.rank][self.warp], parity);\n", ""),
     },
+    {
+        **BRIEF,
+        "what": "a pass is taken for discarded before everyone has read it",
+        "change": ("ws::mbarrier_init(&shared.block_read, kThreads);",
+                   "ws::mbarrier_init(&shared.block_read, kThreads / 2);"),
+        "inputs": "large",
+    },
 ]

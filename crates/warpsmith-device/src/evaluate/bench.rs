@@ -36,6 +36,19 @@ impl Stop {
     pub(crate) fn incorrect(mismatch: Mismatch) -> Self {
         Self::Outcome(Box::new(Outcome::Incorrect { mismatch }))
     }
+
+    /// Says in the outcome which part of the candidate it was.
+    pub(crate) fn by(mut self, part: &str) -> Self {
+        if let Self::Outcome(outcome) = &mut self {
+            let place = match &mut **outcome {
+                Outcome::Incorrect { mismatch } => &mut mismatch.workload,
+                Outcome::Crashed { workload, .. } | Outcome::TimedOut { workload, .. } => workload,
+                _ => return self,
+            };
+            *place = format!("{place} by {part}");
+        }
+        self
+    }
 }
 
 impl From<DeviceError> for Stop {

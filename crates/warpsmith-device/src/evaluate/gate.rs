@@ -7,7 +7,8 @@ use warpsmith_model::lab::{Range, Role, Workload};
 use warpsmith_model::rng::Rng;
 use warpsmith_model::{ErrorSize, Stage};
 
-use super::bench::{Bench, Look, Stop};
+use super::bench::{Bench, Look, Stop, Subject};
+use super::choices::choices;
 use crate::bind;
 use crate::check;
 use crate::corpus::{Case, Want};
@@ -23,7 +24,8 @@ const NEAR: i64 = 8;
 /// fewer are checked there, but never none; which is drawn, and noted.
 const FURTHER_DISTRIBUTIONS_S: f64 = 1.0;
 
-/// Judges the candidate on every proof shape and on drawn ones, under every distribution, twice.
+/// Judges the candidate on every proof shape and on drawn ones, under every distribution, twice; of a front
+/// also what it launches elsewhere.
 pub(super) fn small_shapes(bench: &mut Bench<'_>) -> Result<(), Stop> {
     let lab = bench.lab;
     let mut shapes = Vec::new();
@@ -39,7 +41,12 @@ pub(super) fn small_shapes(bench: &mut Bench<'_>) -> Result<(), Stop> {
     }
     shapes.extend(draw_shapes(bench)?);
     for shape in &shapes {
-        small_shape(bench, shape)?;
+        small_shape(bench, bench.subject, shape)?;
+    }
+    for choice in choices(bench.subject, &shapes)? {
+        for shape in &choice.elsewhere {
+            small_shape(bench, choice.subject(), shape).map_err(|stop| stop.by(&choice.label()))?;
+        }
     }
     Ok(())
 }
@@ -80,8 +87,8 @@ fn draw(range: &Range, rng: &mut Rng) -> i64 {
     }
 }
 
-fn small_shape(bench: &mut Bench<'_>, shape: &Workload) -> Result<(), Stop> {
-    let program = bench.program(shape)?;
+fn small_shape(bench: &mut Bench<'_>, subject: Subject<'_>, shape: &Workload) -> Result<(), Stop> {
+    let program = bench.program_of(subject, shape)?;
     let mut cases = bench.corpus.proof_cases(bench.target, bench.lab, shape, bench.seed)?;
     // Distributions in no order that a candidate could know.
     bench.rng.shuffle(&mut cases);

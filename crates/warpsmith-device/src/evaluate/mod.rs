@@ -19,6 +19,7 @@
 //! answer can be remembered; the first launch of a session warms up and is judged like any other.
 
 mod bench;
+mod choices;
 mod gate;
 mod micro;
 mod readings;

@@ -6,8 +6,7 @@
 //! its real workloads. What passed on the small shapes and did not come to an end on the real one is
 //! noted, as is what a tool itself doubts; everything else that is not clean is a verdict or an error.
 //!
-//! A front may launch some of its kernels on large shapes alone. They run on the proof shapes, too, as if
-//! the front had chosen them there.
+//! What a front launches elsewhere runs on the proof shapes, too; see [`super::choices`].
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,6 +15,7 @@ use warpsmith_model::lab::{Kernel, Workload};
 use warpsmith_model::{CrashCause, Outcome, Params, SANITIZER_NOTE};
 
 use super::bench::{Bench, Stop, Subject};
+use super::choices::choices;
 use crate::bind;
 use crate::corpus::{Case, Want};
 use crate::error::DeviceError;
@@ -29,6 +29,10 @@ const REAL_DEADLINE: Duration = Duration::from_secs(60);
 /// Operations of a real workload at most: racecheck can be a thousand times slower than the kernel, and
 /// naive kernels do some ten billion operations a second even so.
 const MOST_FLOPS: f64 = 2e9;
+
+/// More launches of every small shape under racecheck, which sees a race where one warp is ahead of another,
+/// and may not see it in the next launch. A launch costs little once the tool runs.
+const FURTHER_LAUNCHES: usize = 11;
 
 /// Runs the candidate under every sanitizer of its target.
 pub(super) fn check(bench: &mut Bench<'_>, workloads: &[Workload]) -> Result<(), Stop> {
@@ -50,50 +54,29 @@ pub(super) fn check(bench: &mut Bench<'_>, workloads: &[Workload]) -> Result<(),
     })?;
     let Some(sanitizers) = sanitizers else { return Ok(()) };
     let gate = Gate { name: &kernel.name, sanitizers };
-    let small = gate.small_runs(bench, kernel, params, None)?;
+    let small = gate.small_runs(bench, kernel, params)?;
     if small.is_empty() {
         let words = "serves no proof shape, so none was run under them";
         bench.notes.push(format!("{SANITIZER_NOTE}{words}"));
     }
     let real = gate.least_workload(bench, kernel, params, workloads)?;
-    let seen: Vec<Workload> = small.iter().chain(&real).map(|run| run.shape.clone()).collect();
     let deadline = if real.is_some() { REAL_DEADLINE } else { SMALL_DEADLINE };
     gate.every_tool(bench, small, real, deadline)?;
     let (mut others, mut deadline) = (Vec::new(), Duration::ZERO);
-    for (kernel, params) in choices_not_seen(kernel, params, &seen)? {
-        let label = format!("`{}` with {params}", kernel.name);
-        let runs = gate.small_runs(bench, kernel, params, Some(&label))?;
-        if runs.is_empty() {
+    for choice in choices(bench.subject, &bench.lab.proofs)? {
+        let label = choice.label();
+        for shape in &choice.elsewhere {
+            let (kernel, params) = (choice.kernel, choice.params);
+            others.push(gate.small_run(bench, kernel, params, Some(&label), shape)?);
+        }
+        if !choice.elsewhere.is_empty() {
+            deadline += SMALL_DEADLINE;
+        } else if !choice.is_chosen {
             let words = "serves no proof shape, so it was not run under them";
             bench.notes.push(format!("{SANITIZER_NOTE}{label} {words}"));
         }
-        others.extend(runs);
-        deadline += SMALL_DEADLINE;
     }
     gate.every_tool(bench, others, None, deadline)
-}
-
-/// Returns what a front launches, but on none of these shapes; each once.
-fn choices_not_seen<'a>(
-    kernel: &'a Kernel,
-    params: &'a Params,
-    seen: &[Workload],
-) -> Result<Vec<(&'a Kernel, &'a Params)>, DeviceError> {
-    let Some(front) = &kernel.front else { return Ok(Vec::new()) };
-    let mut known = Vec::new();
-    for shape in seen {
-        known.push(bind::chosen(kernel, params, shape)?);
-    }
-    let mut unseen = Vec::new();
-    for route in &front.routes {
-        let choice = (&route.kernel, &route.params);
-        let is_same = |it: &(&Kernel, &Params)| it.0.name == choice.0.name && it.1 == choice.1;
-        if !known.iter().any(is_same) {
-            known.push(choice);
-            unseen.push(choice);
-        }
-    }
-    Ok(unseen)
 }
 
 struct Gate<'a> {
@@ -119,22 +102,30 @@ impl Gate<'_> {
         bench: &mut Bench<'_>,
         kernel: &'k Kernel,
         params: &'k Params,
-        choice: Option<&str>,
     ) -> Result<Vec<Run<'k>>, Stop> {
-        let lab = bench.lab;
         let subject = Subject::Kernel { kernel, params };
         let mut runs = Vec::new();
-        for shape in &lab.proofs {
-            if !subject.serves(shape)? {
-                continue;
+        for shape in &bench.lab.proofs {
+            if subject.serves(shape)? {
+                runs.push(self.small_run(bench, kernel, params, None, shape)?);
             }
-            let program = bench.program_of(subject, shape)?;
-            let cases = bench.corpus.proof_cases(bench.target, lab, shape, bench.seed)?;
-            let case = Arc::clone(cases.first().expect("a lab has a distribution of inputs"));
-            let (choice, shape) = (choice.map(str::to_string), shape.clone());
-            runs.push(Run { kernel, params, choice, shape, program, case });
         }
         Ok(runs)
+    }
+
+    fn small_run<'k>(
+        &self,
+        bench: &mut Bench<'_>,
+        kernel: &'k Kernel,
+        params: &'k Params,
+        choice: Option<&str>,
+        shape: &Workload,
+    ) -> Result<Run<'k>, Stop> {
+        let program = bench.program_of(Subject::Kernel { kernel, params }, shape)?;
+        let cases = bench.corpus.proof_cases(bench.target, bench.lab, shape, bench.seed)?;
+        let case = Arc::clone(cases.first().expect("a lab has a distribution of inputs"));
+        let (choice, shape) = (choice.map(str::to_string), shape.clone());
+        Ok(Run { kernel, params, choice, shape, program, case })
     }
 
     /// Chooses the workload with the least work, where that is little enough.
@@ -189,7 +180,7 @@ impl Gate<'_> {
         let mut clean = Vec::new();
         let mut clean_on_small = Vec::new();
         for tool in self.sanitizers.tools.clone() {
-            match (self.judge(bench, tool, &all, deadline)?, &real_name) {
+            match (self.judge(bench, tool, &all, 1, deadline)?, &real_name) {
                 (Bill::Clean, _) => clean.push(tool),
                 (Bill::Doubtful, _) => {}
                 (Bill::Unfinished { limit_s }, None) => {
@@ -203,7 +194,7 @@ impl Gate<'_> {
                     if small.is_empty() {
                         continue;
                     }
-                    match self.judge(bench, tool, small, SMALL_DEADLINE)? {
+                    match self.judge(bench, tool, small, 1, SMALL_DEADLINE)? {
                         Bill::Clean => clean_on_small.push(tool),
                         Bill::Doubtful => {}
                         Bill::Unfinished { limit_s } => {
@@ -212,19 +203,46 @@ impl Gate<'_> {
                     }
                 }
             }
+            let is_clean = clean.contains(&tool) || clean_on_small.contains(&tool);
+            let goes_on = is_clean && tool == Sanitizer::Racecheck && !small.is_empty();
+            if goes_on && !self.stays_clean(bench, tool, small, deadline)? {
+                clean.retain(|known| *known != tool);
+                clean_on_small.retain(|known| *known != tool);
+            }
         }
         self.note_clean(bench, &clean, &all);
         self.note_clean(bench, &clean_on_small, small);
         Ok(())
     }
 
+    /// Looks for what does not come up in every launch. False where the tool lost track; what does not come
+    /// to an end stays as clean as it was.
+    fn stays_clean(
+        &self,
+        bench: &mut Bench<'_>,
+        tool: Sanitizer,
+        small: &[Run<'_>],
+        deadline: Duration,
+    ) -> Result<bool, Stop> {
+        let launches = FURTHER_LAUNCHES;
+        let bill = self.judge(bench, tool, small, launches, deadline)?;
+        if let Bill::Unfinished { limit_s } = bill {
+            bench.notes.push(format!(
+                "{SANITIZER_NOTE}{} did not finish {launches} further launches of the small shapes \
+                 within {limit_s} s",
+                tool.name()
+            ));
+        }
+        Ok(!matches!(bill, Bill::Doubtful))
+    }
+
     fn note_clean(&self, bench: &mut Bench<'_>, clean: &[Sanitizer], runs: &[Run<'_>]) {
         if !clean.is_empty() {
             let tools: Vec<&str> = clean.iter().map(|tool| tool.name()).collect();
             bench.notes.push(format!(
-                "{SANITIZER_NOTE}{} found nothing on {} ({})",
+                "{SANITIZER_NOTE}{} found nothing {} ({})",
                 tools.join(", "),
-                names(runs),
+                summary(runs),
                 self.sanitizers.version
             ));
         }
@@ -236,11 +254,12 @@ impl Gate<'_> {
         bench: &mut Bench<'_>,
         tool: Sanitizer,
         runs: &[Run<'_>],
+        launches: usize,
         deadline: Duration,
     ) -> Result<Bill, Stop> {
-        Ok(match self.sanitize(bench, tool, runs, deadline)? {
+        Ok(match self.sanitize(bench, tool, runs, launches, deadline)? {
             Sanitized::Clean => Bill::Clean,
-            Sanitized::Flagged(flaw) => return Err(self.flagged(bench, tool, runs, flaw)),
+            Sanitized::Flagged(flaw) => return Err(self.flagged(bench, tool, runs, launches, flaw)),
             Sanitized::Unfinished { limit_s } => Bill::Unfinished { limit_s },
             Sanitized::Doubtful(words) => {
                 let (tool, place) = (tool.name(), names(runs));
@@ -256,11 +275,13 @@ impl Gate<'_> {
         bench: &mut Bench<'_>,
         tool: Sanitizer,
         runs: &[Run<'_>],
+        launches: usize,
         deadline: Duration,
     ) -> Result<Sanitized, DeviceError> {
         let _step = trace::step(tool.name());
-        let watched: Vec<(&Program, CaseId)> =
-            runs.iter().map(|run| (&run.program, run.case.id)).collect();
+        let watched: Vec<(&Program, CaseId)> = (0..launches)
+            .flat_map(|_| runs.iter().map(|run| (&run.program, run.case.id)))
+            .collect();
         bench.target.sanitize(tool, &watched, deadline).map_err(|source| {
             let doing = format!("running `{}` under {}", self.name, tool.name());
             DeviceError::Target { doing, source }
@@ -273,12 +294,14 @@ impl Gate<'_> {
         bench: &mut Bench<'_>,
         tool: Sanitizer,
         runs: &[Run<'_>],
+        launches: usize,
         flaw: Flaw,
     ) -> Stop {
+        let runs = self.narrowed(bench, tool, runs, launches);
         // What was flagged is the very binary that the gate judged. One with line numbers is another
         // binary with the same instructions; where it cannot be had, the finding stands without them.
         let located = self.with_lines(bench, runs).ok().and_then(|runs| {
-            match self.sanitize(bench, tool, &runs, SMALL_DEADLINE) {
+            match self.sanitize(bench, tool, &runs, launches, SMALL_DEADLINE) {
                 Ok(Sanitized::Flagged(located)) => Some(located),
                 _ => None,
             }
@@ -286,6 +309,26 @@ impl Gate<'_> {
         let Flaw { message, report } = located.unwrap_or(flaw);
         let cause = CrashCause::Sanitizer { tool: tool.name().to_string(), message, report };
         Stop::Outcome(Box::new(Outcome::Crashed { workload: names(runs), cause }))
+    }
+
+    /// Returns the runs of the choice that a finding is about, where it comes up again with it alone.
+    fn narrowed<'r, 'k>(
+        &self,
+        bench: &mut Bench<'_>,
+        tool: Sanitizer,
+        runs: &'r [Run<'k>],
+        launches: usize,
+    ) -> &'r [Run<'k>] {
+        if by_choice(runs).nth(1).is_none() {
+            return runs;
+        }
+        for of_one in by_choice(runs) {
+            let answer = self.sanitize(bench, tool, of_one, launches, SMALL_DEADLINE);
+            if matches!(answer, Ok(Sanitized::Flagged(_))) {
+                return of_one;
+            }
+        }
+        runs
     }
 
     /// Compiles the same programs with line numbers.
@@ -327,7 +370,7 @@ fn timed_out(tool: Sanitizer, runs: &[Run<'_>], limit_s: f64) -> Stop {
 
 /// Names the shapes, and whose choice it is where it is not the candidate's: `odd, wide; odd by ...`.
 fn names(runs: &[Run<'_>]) -> String {
-    let said = runs.chunk_by(|one, next| one.choice == next.choice).map(|of_one| {
+    let said = by_choice(runs).map(|of_one| {
         let shapes: Vec<&str> = of_one.iter().map(|run| run.shape.name.as_str()).collect();
         let shapes = shapes.join(", ");
         match &of_one[0].choice {
@@ -336,4 +379,29 @@ fn names(runs: &[Run<'_>]) -> String {
         }
     });
     said.collect::<Vec<_>>().join("; ")
+}
+
+/// Says what was run in few words, however many choices a front has.
+fn summary(runs: &[Run<'_>]) -> String {
+    if runs.iter().all(|run| run.choice.is_none()) {
+        return format!("on {}", names(runs));
+    }
+    let mut kernels: Vec<(&str, usize)> = Vec::new();
+    for of_one in by_choice(runs) {
+        let name = of_one[0].kernel.name.as_str();
+        match kernels.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, choices)) => *choices += 1,
+            None => kernels.push((name, 1)),
+        }
+    }
+    let kernels = kernels.iter().map(|(name, choices)| match choices {
+        1 => format!("`{name}`"),
+        _ => format!("`{name}` with {choices} sets of parameters"),
+    });
+    let kernels = kernels.collect::<Vec<_>>().join(", ");
+    format!("in {} runs of what it launches on other shapes: {kernels}", runs.len())
+}
+
+fn by_choice<'r, 'k>(runs: &'r [Run<'k>]) -> impl Iterator<Item = &'r [Run<'k>]> {
+    runs.chunk_by(|one, next| one.choice == next.choice)
 }

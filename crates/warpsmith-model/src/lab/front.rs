@@ -32,20 +32,36 @@ pub struct Route {
 }
 
 impl Front {
-    /// Returns the route for a shape: of those whose kernel serves it, the one that agrees in the most
-    /// exact axes, then the nearest, then the first. None where no kernel serves the shape.
+    /// Returns the route for a shape: the nearest of those that agree with it, or the first of these. None
+    /// where no kernel serves the shape.
     pub fn route(&self, shape: &Workload) -> Result<Option<&Route>, EvalError> {
-        let mut best: Option<((usize, f64), &Route)> = None;
+        let mut best: Option<(f64, &Route)> = None;
+        for route in self.agreeing(shape)? {
+            let (_, apart) = self.distance(route, shape);
+            if best.is_none_or(|(least, _)| apart < least) {
+                best = Some((apart, route));
+            }
+        }
+        Ok(best.map(|(_, route)| route))
+    }
+
+    /// Returns the routes that shapes with a shape's exact axes may lead to, whatever the others are: of
+    /// those whose kernel serves it, all that agree in the most exact axes.
+    pub fn agreeing(&self, shape: &Workload) -> Result<Vec<&Route>, EvalError> {
+        let (mut fewest, mut routes) = (usize::MAX, Vec::new());
         for route in &self.routes {
             if !route.kernel.serves(shape)? {
                 continue;
             }
-            let key = self.distance(route, shape);
-            if best.as_ref().is_none_or(|(least, _)| key < *least) {
-                best = Some((key, route));
+            let (differing, _) = self.distance(route, shape);
+            if differing < fewest {
+                (fewest, routes) = (differing, Vec::new());
+            }
+            if differing == fewest {
+                routes.push(route);
             }
         }
-        Ok(best.map(|(_, route)| route))
+        Ok(routes)
     }
 
     /// Returns in how many exact axes a route and a shape differ, and how far they are apart in the others:

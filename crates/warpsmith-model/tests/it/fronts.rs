@@ -63,6 +63,19 @@ fn a_shape_takes_the_nearest_route_that_agrees_in_exact_axes() {
 }
 
 #[test]
+fn routes_that_agree_in_as_many_exact_axes_as_any_may_be_reached() {
+    let lab = lab();
+    let front = lab.kernel("front").and_then(|kernel| kernel.front.as_ref()).expect("a front");
+    let reached = |n, d| -> Vec<i64> {
+        let routes = front.agreeing(&shape(n, d)).expect("decidable");
+        routes.iter().map(|route| route.near[0].1 * 10_000 + route.near[1].1).collect()
+    };
+    assert_eq!(reached(1, 32), [640_032, 40_960_032]);
+    assert_eq!(reached(1, 1000), [641_000]);
+    assert_eq!(reached(1, 7), [640_032, 40_960_032, 641_000]);
+}
+
+#[test]
 fn a_front_is_another_candidate_when_its_kernels_change_but_its_lab_is_the_same() {
     let plain: LabFiles = scaffold("blend").expect("a lab").into_iter().collect();
     let without = Lab::parse(&plain).expect("a valid lab");

@@ -1,6 +1,7 @@
 //! Decisions: who wins the search, whether it holds, and how it compares.
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 
 use anyhow::{Context, Result, anyhow, bail};
 use warpsmith_evidence::derive::{Standing, dispatch, standings};
@@ -33,11 +34,16 @@ pub struct Finalists {
     pub ranked: Vec<Winner>,
 }
 
-/// How many of the search's best are measured against each other.
-const FINALISTS: usize = 3;
+/// How many of the search's best are measured against each other: so many at least, and those near the best
+/// up to so many.
+const FINALISTS: RangeInclusive<usize> = 3..=8;
 
 /// How many of each workload's, where every workload has a winner of its own.
-const FINALISTS_EACH: usize = 2;
+const FINALISTS_EACH: RangeInclusive<usize> = 2..=6;
+
+/// How much longer than the best a search may have seen one that comes to the finals: its few readings of
+/// short launches are off by that much.
+const NEAR_THE_BEST: f64 = 1.05;
 
 /// Rounds of it at least.
 const FINAL_ROUNDS: u32 = 5;
@@ -432,14 +438,18 @@ fn shortlist(objective: Objective, trials: &[Trial]) -> Vec<&Params> {
         groups.entry(group).or_default().push(trial);
     }
     let aim = Aim::after(objective, trials);
-    let take = if objective == Objective::Dispatch { FINALISTS_EACH } else { FINALISTS };
+    let wanted = if objective == Objective::Dispatch { FINALISTS_EACH } else { FINALISTS };
     let mut best: Vec<&Params> = Vec::new();
     for mut group in groups.into_values() {
         group.sort_by_key(|trial| aim.score(trial));
+        let scored = |trial: &Trial| aim.score(trial).time_s().unwrap_or(f64::INFINITY);
+        let near_s = group.first().map_or(0.0, |trial| scored(trial) * NEAR_THE_BEST);
         let mut own: Vec<&Params> = Vec::new();
         for trial in group {
             let params = &trial.job.candidate.params;
-            if own.len() < take && !own.contains(&params) {
+            let is_wanted =
+                own.len() < *wanted.start() || own.len() < *wanted.end() && scored(trial) <= near_s;
+            if is_wanted && !own.contains(&params) {
                 own.push(params);
             }
         }
@@ -474,4 +484,29 @@ fn gain(objective: Objective, first: &Standing) -> f64 {
 /// Says that a baseline is missing and how to get it.
 pub fn missing_words(missing: &MissingBaseline) -> String {
     format!("{} is not available: {}; to get it: {}", missing.name, missing.reason, missing.how)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{Conditions, params, trial};
+    use super::*;
+
+    fn finalists(times_s: &[f64]) -> usize {
+        let trials: Vec<Trial> = (1..)
+            .zip(times_s)
+            .map(|(tile, time_s)| trial(tile, *time_s, *time_s, Conditions::default()))
+            .collect();
+        shortlist(Objective::Time, &trials).len()
+    }
+
+    #[test]
+    fn the_finals_have_room_for_all_that_a_search_cannot_tell_from_the_best() {
+        assert_eq!(finalists(&[1e-3, 2e-3]), 2);
+        assert_eq!(finalists(&[1e-3, 1.1e-3, 1.2e-3, 1.3e-3]), 3);
+        assert_eq!(finalists(&[1.3e-3, 1.01e-3, 1.02e-3, 1e-3, 1.03e-3]), 4);
+        assert_eq!(finalists(&[1e-3; 12]), 8);
+        let trials = [2.0e-3, 1e-3]
+            .map(|time_s| trial((time_s * 1e3) as i64, time_s, time_s, Conditions::default()));
+        assert_eq!(shortlist(Objective::Time, &trials), [&params(1), &params(2)]);
+    }
 }

@@ -310,6 +310,12 @@ __device__ __forceinline__ bool add_sums(float (&total)[2], float2 sums, const P
 
 // Receives what has been sent in a pass that does not count, and tells the barriers of the next.
 __device__ __forceinline__ void discard(const Part &self, SharedPlan &shared) {
+    if constexpr (kSplit > 1) {
+        // What the block's warpgroups have written for each other has been read, so they may write again. The references
+        // to come say so as well, but by asynchronous stores, which racecheck does not follow.
+        ws::mbarrier_arrive(&shared.block_read);
+        ws::mbarrier_wait(&shared.block_read, 0);
+    }
     if constexpr (kCluster > 1) {
         ws::mbarrier_wait(&shared.cluster_full[self.rank][self.warp], 0);
         if (self.thread % 32 == 0) {
