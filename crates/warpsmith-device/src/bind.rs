@@ -110,18 +110,13 @@ pub fn kernel_program(
 ) -> Result<Program, DeviceError> {
     let (kernel, params) = chosen(kernel, params, workload)?;
     let lookup = lookup_all(workload, params, device);
+    let bad = |reason: String| DeviceError::Unlaunchable { kernel: kernel.name.clone(), reason };
     let integer = |what: &str, expr: &Expr| {
-        expr.eval_int(&lookup).map_err(|source| DeviceError::Expression {
-            what: format!(
-                "{what} of kernel `{}` on `{}`: `{}`",
-                kernel.name,
-                workload.name,
-                expr.text()
-            ),
-            source,
+        expr.eval_int(&lookup).map_err(|source| {
+            let (name, text) = (&workload.name, expr.text());
+            bad(format!("{what} on `{name}`: `{text}`: {source}"))
         })
     };
-    let bad = |reason: String| DeviceError::BadContract { kernel: kernel.name.clone(), reason };
     let entries = entries(kernel);
     let mut launches = Vec::new();
     for launch in &kernel.launches {
@@ -193,7 +188,7 @@ fn grid_program(
     if lab.target != TargetKind::Cuda {
         return Ok(None);
     }
-    let bad = |reason: String| DeviceError::BadContract { kernel: kernel.name.clone(), reason };
+    let bad = |reason: String| DeviceError::Unlaunchable { kernel: kernel.name.clone(), reason };
     let within = |what: &str, expr: &Expr, least: i64, most: i64| -> Result<u32, DeviceError> {
         let value = integer(what, expr)?;
         if !(least..=most).contains(&value) {

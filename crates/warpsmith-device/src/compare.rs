@@ -11,15 +11,17 @@ use warpsmith_model::rng::Rng;
 use warpsmith_model::stats::paired_speedup;
 use warpsmith_model::{
     Absent, CandidateId, ClockCheck, ComparisonPurpose, ComparisonRecord, Contender, ContenderKind,
-    FORMAT_VERSION, Lab, MissingBaseline, PairedRounds, Params, Stage, Verdict,
+    FORMAT_VERSION, Lab, MissingBaseline, Outcome, PairedRounds, Params, Stage, Verdict,
 };
 
 use crate::baseline::Python;
+use crate::bind;
 use crate::clock::{self, Reading};
 use crate::corpus::{Case, Corpus, Want};
 use crate::error::DeviceError;
 use crate::evaluate::{
-    Look, ProgramError, Stop, Subject, judge_case, launch_outcome, output_bytes, system_seed,
+    Look, ProgramError, Stop, Subject, input_changed, judge_case, launch_outcome, output_bytes,
+    system_seed,
 };
 use crate::target::{Artifact, CaseId, Extent, Fault, Program, Session, Target, Unit};
 use crate::trace;
@@ -128,10 +130,29 @@ pub fn compare(
             workload: name.clone(),
         })?;
         let want = Want::ForComparison;
-        let cases = corpus.cases(target, lab, workload, 0, options.seed, want)?;
-        let floor_s = corpus.launch_floor_s(target)?;
-        let ring = Ring { lab, workload, cases: &cases, options, floor_s };
-        workloads.push(ring.rounds(target, &mut sides, &mut notes)?);
+        let mut expelled: Vec<Option<Absence>> = vec![None; sides.len()];
+        let mut is_wary = false;
+        let rounds = loop {
+            let cases = corpus.cases(target, lab, workload, 0, options.seed, want)?;
+            let floor_s = corpus.launch_floor_s(target)?;
+            let ring = Ring { lab, workload, cases: &cases, options, floor_s, is_wary };
+            match ring.rounds(target, &mut sides, &expelled, &mut notes)? {
+                Ended::Well(rounds) => break rounds,
+                // Nobody can be judged on such inputs; from the beginning with new ones.
+                Ended::Spoilt(by) => {
+                    corpus.clear(target);
+                    match by {
+                        Some((side, absence)) => expelled[side] = Some(absence),
+                        None if is_wary => {
+                            let message = format!("inputs of `{name}` change, and by no launch");
+                            return Err(DeviceError::BadRequest(message));
+                        }
+                        None => is_wary = true,
+                    }
+                }
+            }
+        };
+        workloads.push(rounds);
         tell(workloads.len());
     }
     Ok(ComparisonRecord {
@@ -316,8 +337,17 @@ struct Corner {
     disturbed_s: Vec<f64>,
     /// What its session says of how it computes.
     remark: Option<String>,
-    /// Why it has no times here, and the verdict where it failed.
-    absent: Option<(String, Option<Verdict>)>,
+    absent: Option<Absence>,
+}
+
+/// Why a side has no times, and the verdict where it failed.
+type Absence = (String, Option<Verdict>);
+
+/// How the rounds of a workload ended.
+enum Ended {
+    Well(PairedRounds),
+    /// An input has other contents than it had; whose doing it was, where that is known.
+    Spoilt(Option<(usize, Absence)>),
 }
 
 impl Corner {
@@ -353,6 +383,8 @@ struct Ring<'a> {
     cases: &'a [Arc<Case>],
     options: &'a CompareOptions,
     floor_s: f64,
+    /// Inputs are looked at after every launch, which takes time, to find out who changes them.
+    is_wary: bool,
 }
 
 impl Ring<'_> {
@@ -360,11 +392,15 @@ impl Ring<'_> {
         &self,
         target: &mut dyn Target,
         sides: &mut [Side<'_>],
+        expelled: &[Option<Absence>],
         notes: &mut Vec<String>,
-    ) -> Result<PairedRounds, DeviceError> {
+    ) -> Result<Ended, DeviceError> {
         let mut corners = Vec::new();
-        for side in sides.iter_mut() {
-            corners.push(self.enter(target, side)?);
+        for (side, expelled) in sides.iter_mut().zip(expelled) {
+            corners.push(match expelled {
+                Some((reason, verdict)) => Corner::absent(reason, *verdict),
+                None => self.enter(target, side)?,
+            });
         }
         let run = self.run(target, sides, &mut corners);
         for (side, corner) in sides.iter_mut().zip(&mut corners) {
@@ -373,7 +409,9 @@ impl Ring<'_> {
                 corner.ids.drain(..).for_each(|id| python.unstage(id));
             }
         }
-        run?;
+        if let Some(by) = run? {
+            return Ok(Ended::Spoilt(by));
+        }
         let mut record = PairedRounds {
             workload: self.workload.name.clone(),
             samples_s: Vec::new(),
@@ -399,7 +437,7 @@ impl Ring<'_> {
                 }
             }
         }
-        Ok(record)
+        Ok(Ended::Well(record))
     }
 
     /// Compiles a side for the workload and stages what it lacks.
@@ -417,6 +455,9 @@ impl Ring<'_> {
         let program =
             match side.subject.program(compiler, self.lab, self.workload, deadline, artifacts) {
                 Ok(program) => program,
+                Err(ProgramError::Broken(error @ DeviceError::Unlaunchable { .. })) => {
+                    return Ok(Corner::absent(error.to_string(), Some(Verdict::Crashed)));
+                }
                 Err(ProgramError::Broken(error)) => return Err(error),
                 Err(ProgramError::Compile(source @ Fault::Broken { .. })) => {
                     let doing = format!("compiling `{}`", side.subject.name());
@@ -448,12 +489,13 @@ impl Ring<'_> {
         Ok(Corner { program: Some(program), ids, ..Corner::default() })
     }
 
+    /// Runs the rounds. Returns whose doing it was, as far as that is known, where an input changed.
     fn run(
         &self,
         target: &mut dyn Target,
         sides: &mut [Side<'_>],
         corners: &mut [Corner],
-    ) -> Result<(), DeviceError> {
+    ) -> Result<Option<Option<(usize, Absence)>>, DeviceError> {
         let mut rng = Rng::new(system_seed());
         let n_cases = self.session_cases(corners);
         self.start_interpreters(sides, corners, n_cases)?;
@@ -467,8 +509,12 @@ impl Ring<'_> {
             rng.shuffle(&mut slots);
             let (warm_up, timed) = slots.split_first().expect("a workload has cases");
             let mut fastest_s = f64::INFINITY;
-            for (side, corner) in sides.iter_mut().zip(corners.iter_mut()) {
+            for idx in 0..corners.len() {
+                let (side, corner) = (&mut sides[idx], &mut corners[idx]);
                 let first_s = self.open(target, side, corner, n_cases, *warm_up)?;
+                if let Some(absence) = self.changed(target, &[*warm_up], Stage::Gate)? {
+                    return Ok(Some(Some((idx, absence))));
+                }
                 self.judge(corner, &[*warm_up], Stage::Gate, &mut rng)?;
                 fastest_s = fastest_s.min(first_s.unwrap_or(f64::INFINITY));
             }
@@ -485,6 +531,11 @@ impl Ring<'_> {
                 for idx in order {
                     self.round(&sides[idx].subject, &mut corners[idx], slots)?;
                     quiet &= is_quiet(target);
+                    if self.is_wary
+                        && let Some(absence) = self.changed(target, slots, Stage::Timing)?
+                    {
+                        return Ok(Some(Some((idx, absence))));
+                    }
                 }
                 if !quiet && started.elapsed().as_secs_f64() < PATIENCE * self.options.budget_s {
                     corners.iter_mut().for_each(Corner::set_round_aside);
@@ -495,6 +546,9 @@ impl Ring<'_> {
                     break;
                 }
             }
+            if self.changed(target, &timed[..launched], Stage::Timing)?.is_some() {
+                return Ok(Some(None));
+            }
             for (side, corner) in sides.iter().zip(corners.iter_mut()) {
                 self.judge(corner, &timed[..launched], Stage::Timing, &mut rng)?;
                 // A kernel's process must not meet a case twice; a baseline is trusted.
@@ -503,7 +557,7 @@ impl Ring<'_> {
                 }
             }
             if done || corners.iter().all(|corner| corner.absent.is_some()) {
-                return Ok(());
+                return Ok(None);
             }
         }
     }
@@ -588,6 +642,25 @@ impl Ring<'_> {
             Err(fault) => corner.stop(launch_outcome(subject, &self.workload.name, fault))?,
         }
         Ok(())
+    }
+
+    /// Says what is to be said of whoever changed an input, where one has been.
+    fn changed(
+        &self,
+        target: &dyn Target,
+        slots: &[usize],
+        stage: Stage,
+    ) -> Result<Option<Absence>, DeviceError> {
+        let _step = trace::step("looking at inputs");
+        let changed = slots.iter().find_map(|slot| {
+            let case = &self.cases[*slot];
+            target.changed_input(case.id).map(|tensor| (case, tensor))
+        });
+        let Some((case, tensor)) = changed else { return Ok(None) };
+        let plans = bind::tensor_plans(self.lab, self.workload)?;
+        let mismatch = input_changed(self.lab, case, &plans[tensor], stage);
+        let outcome = Outcome::Incorrect { mismatch };
+        Ok(Some((outcome.describe(), Some(outcome.verdict()))))
     }
 
     fn judge(

@@ -35,6 +35,14 @@ pub enum DeviceError {
         /// What is wrong.
         reason: String,
     },
+    /// With these parameters the kernel cannot be launched on a shape: no blocks, too many threads.
+    #[error("kernel `{kernel}`: {reason}")]
+    Unlaunchable {
+        /// The kernel.
+        kernel: String,
+        /// What is wrong, and where.
+        reason: String,
+    },
     /// The job names a workload that the kernel's `requires` excludes.
     #[error(
         "`{subject}` does not serve workload `{workload}` (see its `requires`); leave it out of the job"

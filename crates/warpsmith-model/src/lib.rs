@@ -71,8 +71,8 @@ pub use record::{
 pub use remark::{Loss, Remark, compiler_notes, remarks};
 pub use settings::{Goal, Objective, PROGRESS, RunSettings, SeedFrom, Until};
 pub use trial::{
-    Blob, Build, CrashCause, ErrorSize, Finding, Measurement, Mismatch, MismatchKind, Outcome,
-    PlainError, SANITIZER_NOTE, Stage, StopReason, Trial, Verdict,
+    Blob, Build, CrashCause, ErrorSize, Finding, LEFT_OUT_NOTE, Measurement, Mismatch,
+    MismatchKind, Outcome, PlainError, SANITIZER_NOTE, Stage, StopReason, Trial, Verdict,
 };
 pub use value::{DType, Params, Value};
 pub use wire::{Answer, Ask, CompareRequest, ContenderRequest, LabRef, ProfileRequest, Profiled};

@@ -99,10 +99,20 @@ pub enum Outcome {
 /// How the notes on sanitizers begin: on which shapes a trial ran under them, or why it did not.
 pub const SANITIZER_NOTE: &str = "sanitizers: ";
 
+/// How a note begins that says on what a candidate was not checked, because it does not serve it.
+pub const LEFT_OUT_NOTE: &str = "left out: ";
+
 impl Trial {
     /// Returns what the trial's notes say of sanitizers.
     pub fn sanitizer_notes(&self) -> impl Iterator<Item = &str> {
         self.notes.iter().filter_map(|note| note.strip_prefix(SANITIZER_NOTE))
+    }
+
+    /// Returns what a person should know of a gate beside its verdict: what it left out, and what
+    /// sanitizers say.
+    pub fn gate_notes(&self) -> impl Iterator<Item = &str> {
+        let left_out = self.notes.iter().filter_map(|note| note.strip_prefix(LEFT_OUT_NOTE));
+        left_out.chain(self.sanitizer_notes())
     }
 }
 

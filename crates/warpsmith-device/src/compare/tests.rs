@@ -86,6 +86,28 @@ fn a_contender_that_turns_wrong_has_no_times() {
 }
 
 #[test]
+fn who_changes_an_input_is_found_whenever_it_does() {
+    // In its first launch, which is judged at once, and in one of those that are timed.
+    for in_launch in [0, 4] {
+        let lab = lab();
+        let mut fake = with_fast(machine(), move |call, values| {
+            if call.launch == in_launch && values.len() == 4096 {
+                call.change_input(1);
+            }
+            Ok(1e-3)
+        });
+        let record = record(&mut fake, &lab);
+        let [small, large] = record.workloads.as_slice() else { panic!("two workloads") };
+        assert_eq!(small.absent.len(), 1, "{:?}", small.absent);
+        assert_eq!(small.absent[0].contender, 0);
+        assert!(small.absent[0].reason.contains("input"), "{}", small.absent[0].reason);
+        assert_eq!(small.absent[0].verdict, Some(Verdict::Incorrect));
+        assert!(small.samples_s[0].is_empty() && !small.samples_s[1].is_empty());
+        assert!(large.absent.is_empty());
+    }
+}
+
+#[test]
 fn a_contender_that_crashes_or_does_not_serve_is_absent_with_the_reason() {
     let lab = lab_with(|files| {
         let contract = files.get_mut("kernels/10_fast.toml").expect("there");

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use warpsmith_model::diagnose::table::{self, LaunchRow, TableError};
 
+use super::toolkit;
 use crate::target::{Fault, Watched};
 
 /// How to get the profiler.
@@ -94,7 +95,10 @@ pub fn find() -> Result<Ncu, NoRecording> {
 
 fn places() -> Vec<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let mut folders: Vec<PathBuf> = std::env::split_paths(&path).collect();
+    // Somebody who names a toolkit means all of it.
+    let mut folders: Vec<PathBuf> =
+        toolkit::preferred().map(|root| root.join("bin")).into_iter().collect();
+    folders.extend(std::env::split_paths(&path));
     folders.extend(std::env::var_os("CUDA_HOME").map(|home| PathBuf::from(home).join("bin")));
     folders.push(PathBuf::from("/usr/local/cuda/bin"));
     let versions = fs::read_dir("/opt/nvidia/nsight-compute").into_iter().flatten().flatten();

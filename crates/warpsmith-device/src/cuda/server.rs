@@ -329,7 +329,8 @@ impl Device {
         };
         let mut scratch = Vec::new();
         for bytes in &plan.scratch {
-            let buffer = Buffer::new(*bytes as usize).map_err(failure)?;
+            let buffer =
+                Buffer::new(*bytes as usize).map_err(|error| scratch_failure(error, *bytes))?;
             if self.buffers == Buffers::Guarded {
                 // Contents that no kernel should rely on.
                 buffer.fill(0, buffer.bytes, &[LEFT_BEHIND]).map_err(failure)?;
@@ -687,6 +688,18 @@ fn no_case() -> Failure {
 }
 
 /// Tells what a failed call means for the candidate.
+/// How much scratch memory a kernel wants is its own affair, unlike the inputs and outputs of a workload.
+fn scratch_failure(error: DriverError, bytes: u64) -> Failure {
+    let Failure { kind, message } = failure(error);
+    match kind {
+        FailureKind::OutOfMemory => {
+            let message = format!("{bytes} bytes of scratch memory are not to be had: {message}");
+            Failure { kind: FailureKind::Refused, message }
+        }
+        kind => Failure { kind, message },
+    }
+}
+
 fn failure(error: DriverError) -> Failure {
     use CUresult as code;
     let kind = match error.code {

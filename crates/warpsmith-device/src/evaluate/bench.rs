@@ -7,8 +7,8 @@ use std::time::Duration;
 use warpsmith_model::lab::{Baseline, BaselineProgram, Kernel, Role, Workload};
 use warpsmith_model::rng::Rng;
 use warpsmith_model::{
-    Blob, Build, Environment, ErrorSize, Fidelity, Guard, Job, Lab, Mismatch, MismatchKind,
-    Outcome, Params, Request, RequestLimits, Stage, compiler_notes,
+    Blob, Build, CrashCause, Environment, ErrorSize, Fidelity, Guard, Job, Lab, Mismatch,
+    MismatchKind, Outcome, Params, Request, RequestLimits, Stage, compiler_notes,
 };
 
 use crate::bind;
@@ -303,6 +303,12 @@ impl<'a> Bench<'a> {
             }
         }
         program.map_err(|error| match error {
+            // Other parameters, or other shapes, may be launched; this is about one candidate.
+            ProgramError::Broken(DeviceError::Unlaunchable { reason, .. }) => {
+                let message = format!("no launch is possible: {reason}");
+                let (workload, cause) = (shape.name.clone(), CrashCause::NotLoadable { message });
+                Stop::Outcome(Box::new(Outcome::Crashed { workload, cause }))
+            }
             ProgramError::Broken(error) => Stop::Broken(error),
             ProgramError::Compile(fault) => self.compile_outcome(fault),
         })
@@ -395,9 +401,7 @@ impl<'a> Bench<'a> {
             // Every later candidate would be judged on the wrong inputs.
             self.corpus.clear(self.target);
             let plan = &program.tensors[tensor];
-            let wrong = unequal_bytes(MismatchKind::InputChanged, plan);
-            let mismatch = wrong.at(&case.place(self.lab, stage), &plan.name);
-            return Err(Stop::incorrect(mismatch));
+            return Err(Stop::incorrect(input_changed(self.lab, case, plan, stage)));
         }
         judge_case(self.lab, session, slot, case, program, stage, look, &mut self.rng)
             .map_err(|mismatch| Stop::incorrect(*mismatch))
@@ -502,6 +506,11 @@ pub(crate) fn launch_outcome(subject: &Subject<'_>, workload: &str, fault: Fault
 /// it), for choices that no candidate may foresee.
 pub(crate) fn system_seed() -> u64 {
     RandomState::new().build_hasher().finish()
+}
+
+/// Says that a case's input has other contents than it had.
+pub(crate) fn input_changed(lab: &Lab, case: &Case, plan: &TensorPlan, stage: Stage) -> Mismatch {
+    unequal_bytes(MismatchKind::InputChanged, plan).at(&case.place(lab, stage), &plan.name)
 }
 
 fn unequal_bytes(kind: MismatchKind, plan: &TensorPlan) -> Wrong {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use warpsmith_model::lab::{Range, Role, Workload};
 use warpsmith_model::rng::Rng;
-use warpsmith_model::{ErrorSize, Stage};
+use warpsmith_model::{ErrorSize, LEFT_OUT_NOTE, Stage};
 
 use super::bench::{Bench, Look, Stop, Subject};
 use super::choices::choices;
@@ -34,7 +34,7 @@ pub(super) fn small_shapes(bench: &mut Bench<'_>) -> Result<(), Stop> {
             shapes.push(shape.clone());
         } else {
             bench.notes.push(format!(
-                "does not serve the proof shape {}, so it was not checked there",
+                "{LEFT_OUT_NOTE}does not serve the proof shape {}, so it was not checked there",
                 bind::describe_shape(shape)
             ));
         }
@@ -73,7 +73,7 @@ fn draw_shapes(bench: &mut Bench<'_>) -> Result<Vec<Workload>, Stop> {
     }
     if shapes.len() < DRAWN_SHAPES {
         bench.notes.push(format!(
-            "serves {} of {MOST_DRAWS} shapes drawn from the lab's ranges; checked on these",
+            "{LEFT_OUT_NOTE}serves {} of {MOST_DRAWS} shapes drawn from the lab's ranges; checked on these",
             shapes.len()
         ));
     }
@@ -171,7 +171,8 @@ fn draw_near(
         }
     }
     bench.notes.push(format!(
-        "serves none of {MOST_DRAWS} shapes drawn near {}, so it was checked on no other of that size",
+        "{LEFT_OUT_NOTE}serves none of {MOST_DRAWS} shapes drawn near {}, so it was checked on no other of \
+         that size",
         workload.name
     ));
     Ok(None)

@@ -349,6 +349,28 @@ fn one_impossible_reading_is_implausible_however_busy_the_machine() {
 }
 
 #[test]
+fn parameters_that_no_launch_is_possible_with_are_an_outcome() {
+    let lab = lab_with(|files| {
+        let contract = files.get_mut("kernels/10_fast.toml").expect("there");
+        *contract = contract.replace("ceil_div(N, 64)", "ceil_div(N, 64) - SKIPPED");
+        contract.push_str("[tunables]\nSKIPPED = [0, 90]\n[search]\ndefault = { SKIPPED = 0 }\n");
+    });
+    let mut fake = machine();
+    let environment = environment(&fake);
+    let kernel = lab.kernel("10_fast").expect("there").clone();
+    let mut request = request(&lab, Fidelity::Rank, &BOTH);
+    let skipped = ("SKIPPED".to_string(), warpsmith_model::Value::Int(90));
+    request.job.candidate.params = warpsmith_model::Params([skipped].into());
+    let found = evaluate(&mut fake, &mut corpus(), &lab, &kernel, &request, &environment, None)
+        .unwrap_or_else(|error| panic!("we broke: {error:?}"));
+    assert_eq!(
+        found.trial.outcome.describe(),
+        "crashed on small: could not be loaded: no launch is possible: launch `blend` on `small` has \
+         -26 blocks in chunks of 1; both must be at least 1"
+    );
+}
+
+#[test]
 fn faults_become_outcomes() {
     let verdict = |fault: fn() -> Fault| {
         let mut fake = with_fast(machine(), move |_, _| Err(fault()));
@@ -411,6 +433,7 @@ fn a_shape_that_is_not_served_is_named_in_the_notes() {
     assert_eq!(trial.outcome.verdict(), Verdict::Passed);
     assert_eq!(trial.notes.len(), 2, "{:?}", trial.notes);
     assert!(trial.notes[0].contains("one (N=1)"));
+    assert_eq!(trial.gate_notes().count(), 2, "check prints them");
 }
 
 /// Returns the verdict of the full gate where sanitizers say this of `10_fast`.

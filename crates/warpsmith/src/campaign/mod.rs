@@ -131,7 +131,7 @@ impl Campaign {
 
     /// Returns the seed whose inputs the lab's kernels may share in a run on CUDA; right answers take longer
     /// than the kernels. It was drawn when the command started, so none was written for these inputs, and
-    /// device code leaves nothing behind that the next kernel finds. Native code gets inputs of its own.
+    /// buffers are overwritten before the next kernel runs. Native code gets inputs of its own.
     pub fn shared_seed(&self) -> Option<u64> {
         let is_drawn = matches!(self.settings.goal, Goal::Check | Goal::Compare);
         (is_drawn && self.loaded.lab.target == TargetKind::Cuda).then_some(self.settings.seed)

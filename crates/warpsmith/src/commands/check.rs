@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
+use warpsmith_device::bind;
 use warpsmith_model::lab::{Kernel, TargetKind, parse_kernel};
 use warpsmith_model::stats::{geomean, median};
 use warpsmith_model::{
@@ -48,7 +49,7 @@ pub struct CheckArgs {
 /// Flags of the commands that take one kernel, of the lab or not
 #[derive(Debug, Args)]
 pub struct KernelArgs {
-    /// Kernel of the lab; by default every kernel for `check`, the last rung for `profile`
+    /// Kernel of the lab; by default every kernel for `check`, the front or the last rung for `profile`
     #[arg(long, value_name = "NAME", conflicts_with_all = ["source", "contract"])]
     kernel: Option<String>,
     /// Source of a kernel that is not in the lab
@@ -99,6 +100,7 @@ pub fn run(context: &Context, arguments: CheckArgs) -> Result<()> {
     // Names and values that are wrong are refused before there is a run.
     let loaded = labdir::load(&labdir::for_target(&arguments.lab, context.target)?)?;
     let chosen = arguments.kernel.chosen(&loaded.lab)?;
+    let is_chosen = chosen.is_some();
     let kernels = chosen.map_or_else(|| loaded.lab.kernels.clone(), |kernel| vec![kernel]);
     let kernels: Vec<(Kernel, Params)> = kernels
         .into_iter()
@@ -121,8 +123,8 @@ pub fn run(context: &Context, arguments: CheckArgs) -> Result<()> {
                 let words = format!("`{}` cannot be checked: {reason}", kernel.name);
                 // A ladder may end in rungs for other devices; a compiler is the machine's to have.
                 let is_for_another_device = campaign.loaded.lab.target == TargetKind::Cuda
-                    && arguments.kernel.kernel.is_none();
-                if !is_for_another_device {
+                    && bind::architecture(kernel, &campaign.environment.device).is_err();
+                if is_chosen || !is_for_another_device {
                     bail!("{words}");
                 }
                 say(format!("  {words}"));
@@ -139,8 +141,11 @@ pub fn run(context: &Context, arguments: CheckArgs) -> Result<()> {
                 campaign.check(kernel, params, Origin::Manual, fidelity, adjust)?
             };
             say(line(kernel, &trial));
-            trial.sanitizer_notes().for_each(|note| say(format!("            {note}")));
+            trial.gate_notes().for_each(|note| say(format!("            {note}")));
             trials.push((kernel.expect.unwrap_or(Verdict::Passed), trial));
+        }
+        if trials.is_empty() {
+            bail!("no kernel of the lab can be checked on {}", campaign.environment.device.name);
         }
         Ok((campaign.run.clone(), trials))
     })?;

@@ -36,7 +36,7 @@ pub struct CompareArgs {
     lab: PathBuf,
     /// Who is compared
     contenders: Vec<String>,
-    /// Workload to run; by default all that the first contender serves (repeatable)
+    /// Workload to run; by default all of the lab (repeatable)
     #[arg(long, value_name = "NAME")]
     workload: Vec<String>,
     /// Put every kernel through the full gate first, and measure the extra workloads too
@@ -129,7 +129,7 @@ fn gate(campaign: &mut Campaign, names: &[String]) -> Result<Vec<Json>> {
             adjust,
         )?;
         say(format!("  {:<9} {}: {}", "gate", winner.kernel.name, trial.outcome.describe()));
-        trial.sanitizer_notes().for_each(|note| say(format!("            {note}")));
+        trial.gate_notes().for_each(|note| say(format!("            {note}")));
         if trial.outcome.verdict() != Verdict::Passed {
             let words = format!(
                 "`{}` fails the full gate and is not compared: {}",

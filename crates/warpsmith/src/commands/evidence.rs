@@ -18,7 +18,8 @@ use crate::output::{BAD, GOOD, WARN, paint, result, say};
 /// Do everything on a lab and bundle it: gate, microbenchmarks, search, comparison, profile
 ///
 /// Does what `run` does, puts every kernel of the lab through the full gate, profiles the winner where
-/// there are counters, and writes one folder with the report, the evidence in every format, the lab itself, and an index with the hash of each file.
+/// there are counters, and writes one folder: `report.html`, the evidence in every format, the lab itself in
+/// `lab`, and `index.json` with the hash of each file.
 /// Exits with 1 when a kernel fails the gate; the bundle is written nevertheless, and says so. Stopped or
 /// killed, it is finished by `resume`, in the same folder.
 #[derive(Debug, Args)]

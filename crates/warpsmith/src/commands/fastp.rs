@@ -6,19 +6,21 @@ use std::path::Path;
 use anyhow::{Result, bail};
 use clap::Args;
 use warpsmith_evidence::Store;
-use warpsmith_evidence::derive::{FAST_P, fast_p, standings};
+use warpsmith_evidence::derive::{FAST_P, Standing, fast_p, standings};
+use warpsmith_model::stats::geomean;
 use warpsmith_model::{
-    ComparisonPurpose, ComparisonRecord, ContenderKind, Fidelity, LabId, Params, RunRecord, Verdict,
+    ComparisonPurpose, ComparisonRecord, ContenderKind, Fidelity, LabId, Params, RunRecord,
+    Verdict, WorkloadRecord,
 };
 
 use super::Context;
 use crate::labdir;
 use crate::output::{DIM, Table, json, paint, result};
 
-/// Report fast_p: the share of problems that are right and faster than p times their baseline
+/// Report fast_p: the share of problems that are right and more than p times as fast as their baseline
 ///
 /// A problem is a lab. It counts where the kernel of its newest comparison passed the full gate, has times on
-/// every workload beside a baseline, and is faster than p times it by the geometric mean of paired rounds.
+/// every workload beside a baseline, and is more than p times as fast by the geometric mean of paired rounds.
 /// A lab without such a comparison counts as not solved.
 #[derive(Debug, Args)]
 pub struct FastpArgs {
@@ -149,8 +151,7 @@ fn problem(
     let slowest_lead = rivals
         .iter()
         .filter(|it| it.is_baseline && baseline.is_none_or(|name| name == it.label))
-        .filter(|it| it.covered == record.lab.workloads.len())
-        .filter_map(|it| Some((it.label.clone(), it.speedup?.mid)))
+        .filter_map(|it| Some((it.label.clone(), speedup_on(it, &record.lab.workloads)?)))
         .min_by(|a, b| a.1.total_cmp(&b.1));
     let mut found = Problem { kernel: Some(kernel.clone()), ..unsolved("") };
     found.speedup = match slowest_lead {
@@ -164,6 +165,19 @@ fn problem(
         }
     };
     Ok(found)
+}
+
+/// Returns the geometric mean of the speed-ups over a contender on exactly these workloads; none unless there is
+/// one on each.
+fn speedup_on(standing: &Standing, workloads: &[WorkloadRecord]) -> Option<f64> {
+    let on_each: Option<Vec<f64>> = workloads
+        .iter()
+        .map(|wanted| {
+            let on = standing.workloads.iter().find(|on| on.workload == wanted.name)?;
+            Some(on.speedup?.mid)
+        })
+        .collect();
+    geomean(&on_each?)
 }
 
 /// Says whether the kernel with these parameters passed the full gate in this state of the lab: the newest

@@ -1,6 +1,7 @@
 //! `warpsmith front`: one entry to a lab's kernels.
 
 use std::fmt::Write as _;
+use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
@@ -10,8 +11,8 @@ use serde_json::json;
 use warpsmith_evidence::derive::{Choice, dispatch};
 use warpsmith_model::lab::{FRONT, Front, Kernel, Lab, parse_kernel};
 use warpsmith_model::{
-    ComparisonPurpose, ComparisonRecord, ContenderKind, Fidelity, Goal, Origin, Params, Request,
-    RunSettings, Value, units,
+    BlobId, ComparisonPurpose, ComparisonRecord, ContenderKind, Fidelity, Goal, Origin, Params,
+    Request, RunSettings, Value, units,
 };
 
 use super::{CliFailure, Context, compare, plain_settings, summary, with_campaign};
@@ -68,6 +69,7 @@ pub fn run(context: &Context, arguments: FrontArgs) -> Result<()> {
         campaign.require_sanitizers()?;
         let path = arguments.out.clone().unwrap_or_else(|| campaign.loaded.dir.join("front.toml"));
         check_early(&campaign.loaded.lab, &arguments.exact, &path)?;
+        let _claim = claim(&campaign.project.work_dir, &path)?;
         let earlier = match arguments.workload.is_empty() {
             true => None,
             false => Earlier::read(campaign, &path)?,
@@ -98,12 +100,14 @@ pub fn run(context: &Context, arguments: FrontArgs) -> Result<()> {
             .map_err(|errors| anyhow::anyhow!("the front is not valid\n\n{errors}"))?;
         let origin = Origin::Tuned { strategy: FRONT.to_string() };
         let seed = campaign.shared_seed();
+        let gated = gated_workloads(campaign, &front)?;
         let adjust = |request: &mut Request| {
             request.job.seed = seed.unwrap_or(request.job.seed);
+            request.job.workloads.clone_from(&gated);
         };
         let trial = campaign.check(&front, &Params::default(), origin, Fidelity::Full, adjust)?;
         say(format!("  {:<9} {}", "gate", trial.outcome.describe()));
-        trial.sanitizer_notes().for_each(|note| say(format!("            {note}")));
+        trial.gate_notes().for_each(|note| say(format!("            {note}")));
         if !passed(&trial) {
             let words = format!(
                 "the front fails the full gate and is not written: {}\nhint: name the kernels that \
@@ -337,10 +341,60 @@ fn toml(value: &Value) -> String {
     }
 }
 
+/// Returns what the front is gated on: the lab's workloads, and an extra shape for every choice that none of
+/// them leads to.
+fn gated_workloads(campaign: &Campaign, front: &Kernel) -> Result<Vec<String>> {
+    let lab = &campaign.loaded.lab;
+    let nothing = Params::default();
+    let mut names = campaign.served(front)?;
+    let mut seen: Vec<(&Kernel, &Params)> = Vec::new();
+    for workload in lab.workloads.iter().chain(&lab.extra) {
+        if !front.serves(workload)? {
+            continue;
+        }
+        let choice = front.on(workload, &nothing)?;
+        let is_new = !seen.iter().any(|it| it.0.name == choice.0.name && it.1 == choice.1);
+        if is_new {
+            seen.push(choice);
+            if !names.contains(&workload.name) {
+                names.push(workload.name.clone());
+            }
+        }
+    }
+    Ok(names)
+}
+
+/// Keeps every other `front` off the file until it is dropped: what another one writes meanwhile would be lost.
+fn claim(work_dir: &Path, path: &Path) -> Result<File> {
+    let folder = work_dir.join("locks");
+    fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    let whose = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
+    let id = BlobId::of(whose.as_os_str().as_encoded_bytes()).to_string();
+    let lock_path = folder.join(format!("front-{}.lock", &id[..16]));
+    let lock = File::create(&lock_path)
+        .with_context(|| format!("cannot write {}", lock_path.display()))?;
+    match lock.try_lock() {
+        Ok(()) => Ok(lock),
+        Err(TryLockError::WouldBlock) => bail!(
+            "another `warpsmith front` is about to write {}\nhint: wait until it has ended, or name another \
+             file with --out",
+            path.display()
+        ),
+        Err(TryLockError::Error(error)) => {
+            Err(error).with_context(|| format!("cannot lock {}", lock_path.display()))
+        }
+    }
+}
+
 /// Writes a file so that whoever reads it finds the old one or the new one.
 fn write_whole(path: &Path, text: &str) -> Result<()> {
-    let part = path.with_extension("toml.part");
-    fs::write(&part, text).with_context(|| format!("cannot write {}", part.display()))?;
+    let part = path.with_extension(format!("toml.{}.part", std::process::id()));
+    let write = || {
+        let mut file = File::create(&part)?;
+        io::Write::write_all(&mut file, text.as_bytes())?;
+        file.sync_all()
+    };
+    write().with_context(|| format!("cannot write {}", part.display()))?;
     fs::rename(&part, path).with_context(|| format!("cannot write {}", path.display()))
 }
 
@@ -377,4 +431,25 @@ fn document(
         })
         .collect();
     json!({ "run": campaign.run, "front": path, "routes": rows, "record": record })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_front_at_a_time_writes_a_file() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (work_dir, path) = (folder.path(), folder.path().join("front.toml"));
+        let first = claim(work_dir, &path).expect("free");
+        let refused = claim(work_dir, &path).expect_err("taken").to_string();
+        assert!(refused.contains("another `warpsmith front`"), "{refused}");
+        claim(work_dir, &folder.path().join("other.toml")).expect("another file");
+        drop(first);
+        claim(work_dir, &path).expect("free again");
+        write_whole(&path, "text").expect("written");
+        assert_eq!(fs::read_to_string(&path).expect("there"), "text");
+        let left = fs::read_dir(folder.path()).expect("listed").count();
+        assert_eq!(left, 2, "the file and the folder of locks");
+    }
 }

@@ -211,8 +211,8 @@ pub struct SearchArgs {
     /// (the worst ratio to the author's choice) or dispatch (each on its own, with a table of winners)
     #[arg(long, default_value = "time", value_name = "NAME")]
     pub objective: String,
-    /// Stop early: stalled:TRIALS without improvement, expected:PERCENT or less of any configuration,
-    /// roofline:PERCENT or baseline:NAME:PERCENT within so much of it (repeatable; the first that holds)
+    /// Stop early: stalled:N (N trials without improvement), expected:P (no configuration is expected to
+    /// gain P %), roofline:P or baseline:NAME:P (within P % of it); repeatable, the first that holds
     #[arg(long, value_name = "CONDITION")]
     pub until: Vec<String>,
     /// Where the first proposals come from: micro, none, store (the winners of all earlier runs), a run,

@@ -12,8 +12,8 @@ use crate::output::say;
 /// Go on where a run was stopped or killed
 ///
 /// Nothing that was recorded is done again. The lab must not have changed, and the run must not go on in
-/// another process. Runs of `run`, `tune`, `micro`
-/// and `evidence` can be resumed; the other commands are quicker to start again.
+/// another process. Runs of `run`, `tune`, `micro`, `evolve` and `evidence` can be resumed; the other commands
+/// are quicker to start again.
 #[derive(Debug, Args)]
 pub struct ResumeArgs {
     /// Run, by name or unique beginning; `latest` is the newest that can be resumed

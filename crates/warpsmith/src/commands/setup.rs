@@ -16,7 +16,7 @@ use crate::output::{json, result, say};
 
 /// Provide optional parts, such as Python baselines, in a project-local environment
 ///
-/// Says what will be installed, from where and about how large, and asks before it does.
+/// Says what will be installed with pip, where to and about how large, and asks before it does.
 #[derive(Debug, Args)]
 pub struct SetupArgs {
     /// What to provide

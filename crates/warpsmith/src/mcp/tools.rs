@@ -195,8 +195,8 @@ pub fn all() -> Vec<Tool> {
             "Evaluate a candidate",
             "Compiles, checks and times a candidate: a complete new source that keeps the contract of \
              `kernel`, or, without a source, that kernel itself with other `params`. A failing candidate \
-             is an answer, not an error: it says what is wrong and where. A passing one gets times, the \
-             speed-up over `kernel`, the gap to the best on record and to the roofline, and what to try \
+             is an answer, not an error: it says what is wrong and where. A passing one gets times, a new \
+             source at the gate `quick` the speed-up over `kernel`, the gap to the best on record and to the roofline, and what to try \
              next. Takes seconds, with gate `full` up to minutes; can be cancelled; reports progress.",
             measures(),
         ),

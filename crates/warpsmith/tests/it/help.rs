@@ -8,7 +8,7 @@ fn help_lists_every_command_with_one_line() {
     for command in [
         "run", "check", "micro", "tune", "compare", "report", "export", "runs", "show", "resume",
         "new", "doctor", "schema", "setup", "build", "evidence", "profile", "simulate", "space",
-        "convert", "evolve", "replay", "import", "fastp", "mcp",
+        "convert", "evolve", "replay", "import", "fastp", "mcp", "front",
     ] {
         assert!(help.contains(&format!("  {command} ")), "`{command}` is not in\n{help}");
     }
