@@ -62,9 +62,12 @@ pub fn adopt(folder: &Path) -> Result<()> {
         let text = fs::read_to_string(&path)?;
         let mut value: Value = serde_json::from_str(&text)
             .with_context(|| format!("{} is not JSON", path.display()))?;
-        // The raw rounds stay in the evidence; the tables need the medians and the ratios alone.
         if let Some(object) = value.as_object_mut() {
-            object.remove("record");
+            if let Some(record) = object.remove("record") {
+                // Ratios are computed from these.
+                object.remove("speedups");
+                object.insert("rounds".to_string(), rounds(&record));
+            }
         }
         fs::write(results.join(&name), pretty(&value)?)?;
         names.push(name);
@@ -84,6 +87,18 @@ pub fn adopt(folder: &Path) -> Result<()> {
     }
     println!("adopted {}", names.join(", "));
     write_tables()
+}
+
+/// What tables compute ratios and their intervals from: every round of everyone.
+fn rounds(record: &Value) -> Value {
+    let list = |of: &Value| of.as_array().cloned().unwrap_or_default();
+    let labels: Vec<Value> =
+        list(&record["contenders"]).iter().map(|contender| contender["label"].clone()).collect();
+    let workloads: Vec<Value> = list(&record["workloads"])
+        .iter()
+        .map(|on| json!({ "workload": on["workload"], "samples_s": on["samples_s"] }))
+        .collect();
+    json!({ "contenders": labels, "workloads": workloads })
 }
 
 /// Puts the repeated comparison of a kernel with itself and the pace of a campaign into one result; none

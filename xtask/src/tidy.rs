@@ -17,7 +17,7 @@ const ARROWS: [(&str, &[&str]); 6] = [
         "warpsmith",
         &["warpsmith-model", "warpsmith-device", "warpsmith-search", "warpsmith-evidence"],
     ),
-    ("xtask", &[]),
+    ("xtask", &["warpsmith-model"]),
 ];
 
 const MAX_LINES: usize = 800;

@@ -1,7 +1,8 @@
 //! Times of kernels and libraries on a GPU, side by side.
 
 use anyhow::{Context, Result};
-use serde_json::Value;
+use serde_json::{Value, json};
+use warpsmith_model::stats;
 
 use crate::tables::{ratio, text, time};
 
@@ -49,7 +50,7 @@ pub fn times_table(result: &Value) -> Result<String> {
             speedups.extend(cell["speedup"]["mid"].as_f64());
         }
         let words =
-            best.map_or("–".to_string(), |(label, cell)| format!("{} {label}", ratio(cell)));
+            best.map_or("–".to_string(), |(label, cell)| format!("{} {label}", ratio(&cell)));
         lines.push(format!("{line} {words} |"));
     }
     lines.push(String::new());
@@ -58,20 +59,32 @@ pub fn times_table(result: &Value) -> Result<String> {
 }
 
 /// The fastest library of a row, and the comparison of the first contender with it.
-fn over_best_library<'a>(
-    result: &'a Value,
-    row: &Value,
-    times: &[Value],
-) -> Option<(String, &'a Value)> {
+fn over_best_library(result: &Value, row: &Value, times: &[Value]) -> Option<(String, Value)> {
     let (_, label) = times
         .iter()
         .filter(|it| it["is_baseline"] == true)
         .filter_map(|it| Some((it["median_s"].as_f64()?, text(&it["label"]))))
         .min_by(|a, b| a.0.total_cmp(&b.0))?;
+    if result.get("rounds").is_some() {
+        let cell = speedup_in_rounds(&result["rounds"], &row["workload"], &label)?;
+        return Some((label, cell));
+    }
+    // Results from before rounds were kept.
     let speedup = result["speedups"].as_array()?.iter().find(|it| text(&it["over"]) == label)?;
     let cells = speedup["workloads"].as_array()?;
     let cell = cells.iter().find(|cell| cell["workload"] == row["workload"])?;
-    Some((label, cell))
+    Some((label, cell.clone()))
+}
+
+/// The speed-up of the first contender over another one on a workload, with its interval and verdict.
+fn speedup_in_rounds(rounds: &Value, workload: &Value, over: &str) -> Option<Value> {
+    let on = rounds["workloads"].as_array()?.iter().find(|on| on["workload"] == *workload)?;
+    let samples_s = |idx: usize| -> Option<Vec<f64>> {
+        on["samples_s"][idx].as_array()?.iter().map(Value::as_f64).collect()
+    };
+    let rival = rounds["contenders"].as_array()?.iter().position(|label| text(label) == over)?;
+    let speedup = stats::paired_speedup(&samples_s(0)?, &samples_s(rival)?)?;
+    Some(json!({ "speedup": speedup, "verdict": stats::judge(speedup) }))
 }
 
 /// What is said below the rows, in one paragraph.
@@ -113,8 +126,6 @@ fn below(result: &Value, speedups: &[f64]) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     fn result() -> Value {
@@ -140,6 +151,16 @@ mod tests {
             ],
             "speedups": [speedup("slow", 9.0, 9.0), speedup("fast", 2.0, 8.0)],
         })
+    }
+
+    #[test]
+    fn ratios_come_from_the_rounds_where_they_are_kept() {
+        let mut result = result();
+        let on = |workload: &str| json!({ "workload": workload, "samples_s": [[1.0, 1.0, 1.0], [], [3.0, 2.5, 2.0]] });
+        let contenders = ["front", "slow", "fast"];
+        result["rounds"] = json!({ "contenders": contenders, "workloads": [on("a"), on("b")] });
+        let table = times_table(&result).expect("a whole result");
+        assert_eq!(table.matches("2.50× [2.00, 3.00] fast").count(), 2, "{table}");
     }
 
     #[test]
