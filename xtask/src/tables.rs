@@ -62,12 +62,12 @@ pub fn adopt(folder: &Path) -> Result<()> {
         let text = fs::read_to_string(&path)?;
         let mut value: Value = serde_json::from_str(&text)
             .with_context(|| format!("{} is not JSON", path.display()))?;
-        if let Some(object) = value.as_object_mut() {
-            if let Some(record) = object.remove("record") {
-                // Ratios are computed from these.
-                object.remove("speedups");
-                object.insert("rounds".to_string(), rounds(&record));
-            }
+        if let Some(object) = value.as_object_mut()
+            && let Some(record) = object.remove("record")
+        {
+            // Ratios are computed from these.
+            object.remove("speedups");
+            object.insert("rounds".to_string(), rounds(&record));
         }
         fs::write(results.join(&name), pretty(&value)?)?;
         names.push(name);
