@@ -509,7 +509,10 @@ impl Ring<'_> {
             rng.shuffle(&mut slots);
             let (warm_up, timed) = slots.split_first().expect("a workload has cases");
             let mut fastest_s = f64::INFINITY;
-            for idx in 0..corners.len() {
+            // Nobody is always the first, not even in being opened.
+            let mut order: Vec<usize> = (0..corners.len()).collect();
+            rng.shuffle(&mut order);
+            for idx in order {
                 let (side, corner) = (&mut sides[idx], &mut corners[idx]);
                 let first_s = self.open(target, side, corner, n_cases, *warm_up)?;
                 if let Some(absence) = self.changed(target, &[*warm_up], Stage::Gate)? {
@@ -536,6 +539,8 @@ impl Ring<'_> {
                     {
                         return Ok(Some(Some((idx, absence))));
                     }
+                    // Before anybody launches again: a later launch could mend what this one left out.
+                    self.judge(&mut corners[idx], slots, Stage::Timing, &mut rng)?;
                 }
                 if !quiet && started.elapsed().as_secs_f64() < PATIENCE * self.options.budget_s {
                     corners.iter_mut().for_each(Corner::set_round_aside);
@@ -550,7 +555,6 @@ impl Ring<'_> {
                 return Ok(Some(None));
             }
             for (side, corner) in sides.iter().zip(corners.iter_mut()) {
-                self.judge(corner, &timed[..launched], Stage::Timing, &mut rng)?;
                 // A kernel's process must not meet a case twice; a baseline is trusted.
                 if side.python.is_none() {
                     corner.session = None;
@@ -637,6 +641,7 @@ impl Ring<'_> {
         slots: &[usize],
     ) -> Result<(), DeviceError> {
         let Some(session) = &mut corner.session else { return Ok(()) };
+        session.level(slots);
         match session.launch(slots, &Extent::All) {
             Ok(clocked) => corner.samples_s.push(clocked.elapsed_s / slots.len() as f64),
             Err(fault) => corner.stop(launch_outcome(subject, &self.workload.name, fault))?,

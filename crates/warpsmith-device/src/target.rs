@@ -93,6 +93,11 @@ pub trait Session {
     /// becomes right after the clock stopped is not seen. Fails when the deadline passes.
     fn launch(&mut self, cases: &[usize], extent: &Extent) -> Result<Clocked, Fault>;
 
+    /// Brings the caches into the same state before every reading of the clock, whoever ran before: the
+    /// outputs of these cases are poisoned again and their inputs read through. A device that begins every
+    /// reading with cold caches has nothing to do.
+    fn level(&mut self, _cases: &[usize]) {}
+
     /// Launches as [`Session::launch`] does, with caches as the same launches leave them; none where a
     /// target cannot tell cold from warm. Outputs are not looked at afterwards.
     fn launch_warm(&mut self, _cases: &[usize]) -> Result<Option<Clocked>, Fault> {
@@ -111,7 +116,7 @@ pub trait Session {
     }
 
     /// Returns the bytes of an output tensor (`tensor` indexes `Program::tensors`) as the last
-    /// launch left them.
+    /// launch left them. Only until another session of the target launches: outputs may share memory.
     fn output(&self, case: usize, tensor: usize) -> &[u8];
 
     /// Checks the bytes around the outputs; returns the index of a tensor whose surroundings were

@@ -237,6 +237,11 @@ pub enum CrashCause {
         /// Its exit status.
         status: i32,
     },
+    /// The process said that it was done and did not stand still when it was told to.
+    Restless {
+        /// How long it had for that.
+        limit_s: f64,
+    },
     /// The artifact could not be loaded (an undefined symbol, say).
     NotLoadable {
         /// The loader's message.
@@ -290,6 +295,9 @@ impl fmt::Display for CrashCause {
                 write!(f, "made the forbidden system call {syscall}{what}")
             }
             Self::Exited { status } => write!(f, "left its process with status {status}"),
+            Self::Restless { limit_s } => {
+                write!(f, "said that it was done and went on for more than {limit_s} s")
+            }
             Self::NotLoadable { message } => write!(f, "could not be loaded: {message}"),
             Self::Device { message } => write!(f, "faulted on the device: {message}"),
             Self::Sanitizer { tool, message, .. } => write!(f, "{tool}: {message}"),

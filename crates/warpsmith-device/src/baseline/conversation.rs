@@ -18,6 +18,10 @@ use crate::target::Fault;
 /// What of the interpreter's standard error is quoted when it ends.
 const QUOTED_BYTES: usize = 2000;
 
+/// How long an interpreter, whose library may have memory of the device to look after, may take to stand
+/// still or to end.
+const STOP_DEADLINE: Duration = Duration::from_secs(30);
+
 /// A running interpreter; killed when dropped.
 #[derive(Debug)]
 pub(super) struct Conversation {
@@ -155,9 +159,14 @@ impl Conversation {
 
     /// Stops every thread of the interpreter and waits until they stand.
     pub(super) fn freeze(&mut self) -> Result<(), Fault> {
-        let stopped = self.child.signal(libc::SIGSTOP).and_then(|()| self.child.wait_for_stop());
+        let stopped = self.child.signal(libc::SIGSTOP);
+        let stopped = stopped.and_then(|()| self.child.wait_for_stop(STOP_DEADLINE));
         match stopped.map_err(|source| broken("freezing Python", source))? {
             ChildState::Stopped => Ok(()),
+            ChildState::Running => {
+                let late = io::Error::new(io::ErrorKind::TimedOut, "it goes on");
+                Err(broken("freezing Python", late))
+            }
             _ => Err(self.ended()),
         }
     }
@@ -217,7 +226,7 @@ impl Conversation {
 
     /// Says how the interpreter ended: it closed its side, so it has, or is about to.
     fn ended(&mut self) -> Fault {
-        match self.child.wait_for_stop() {
+        match self.child.wait_for_stop(STOP_DEADLINE) {
             Ok(ChildState::Killed(signal)) => {
                 Fault::Crashed(CrashCause::Signal { name: format!("signal {signal}") })
             }

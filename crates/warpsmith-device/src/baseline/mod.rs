@@ -15,6 +15,7 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::FileExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -41,6 +42,8 @@ const START_DEADLINE: Duration = Duration::from_secs(120);
 const RELEASE_DEADLINE: Duration = Duration::from_secs(20);
 /// Waking a library's threads takes up to a hundred microseconds, which is one percent of this.
 const WAKE_COUNTS_S: f64 = 0.01;
+/// What inputs are read through by.
+const LEVEL_BYTES: usize = 256 << 10;
 /// Bytes behind each output that must stay as they are.
 const GUARD_BYTES: usize = 64;
 const GUARD_BYTE: u8 = 0xa5;
@@ -87,7 +90,7 @@ struct Opening {
 /// The inputs of one case in a sealed file.
 #[derive(Debug)]
 struct Inputs {
-    file: MemoryFile,
+    file: Rc<MemoryFile>,
     /// Index into the tensors, offset, hash of the content.
     tensors: Vec<(usize, usize, usize, blake3::Hash)>,
 }
@@ -181,6 +184,10 @@ impl Python {
         })
     }
 
+    fn inputs_of(&self, case: CaseId) -> Option<Rc<MemoryFile>> {
+        self.cases[case.0].as_ref().map(|inputs| Rc::clone(&inputs.file))
+    }
+
     fn new_interpreter(&self, script: &Path) -> Result<Interpreter, Fault> {
         let (files, theirs) =
             UnixStream::pair().map_err(|source| broken("making a socket for Python", source))?;
@@ -266,6 +273,7 @@ impl Target for Python {
             remark: ready.remark,
             delivers: ready.said["delivers"] == true,
             on_cuda: self.info.cuda.is_some(),
+            inputs: cases.iter().filter_map(|case| self.inputs_of(*case)).collect(),
         }))
     }
 }
@@ -287,6 +295,8 @@ struct PythonSession {
     delivers: bool,
     /// Whether the script's process reads a clock of its own, the device's.
     on_cuda: bool,
+    /// The inputs of each case, to read through.
+    inputs: Vec<Rc<MemoryFile>>,
 }
 
 impl PythonSession {
@@ -346,6 +356,17 @@ impl Session for PythonSession {
         let wakes = on_device_s.is_none();
         self.last = cases.last().filter(|_| wakes).map(|case| (*case, elapsed_s));
         Ok(Clocked { elapsed_s, ticks: None, state: None })
+    }
+
+    fn level(&mut self, cases: &[usize]) {
+        if self.on_cuda {
+            return;
+        }
+        let mut buffer = vec![0; LEVEL_BYTES];
+        for case in cases {
+            self.outputs.poison(&self.tensors, *case);
+            self.inputs[*case].read_through(&mut buffer);
+        }
     }
 
     fn time_copy(&mut self, bytes: usize) -> Result<Option<f64>, Fault> {
@@ -452,7 +473,7 @@ fn stage_inputs(tensors: &[TensorPlan], contents: &[Vec<u8>]) -> io::Result<Inpu
         file.write_at(content, *offset)?;
     }
     file.seal()?;
-    Ok(Inputs { file, tensors: placed })
+    Ok(Inputs { file: Rc::new(file), tensors: placed })
 }
 
 /// `file`: which of those that are handed over.

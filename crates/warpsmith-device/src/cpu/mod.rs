@@ -19,6 +19,7 @@ pub(crate) mod artifacts;
 mod compile;
 mod control;
 mod crash;
+mod idle;
 mod info;
 mod layout;
 mod opening;
@@ -32,11 +33,13 @@ mod runner;
 mod session;
 pub(crate) mod toolchain;
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
+use std::rc::Rc;
 use std::time::Duration;
 
 use warpsmith_model::lab::Role;
@@ -54,6 +57,7 @@ use crate::target::{
     Artifact, CaseId, Contents, Fault, Program, Session, Target, TensorPlan, Unit,
 };
 use control::ControlPage;
+use idle::{Idle, SharedIdle};
 use layout::{Owner, Region};
 use outputs::{Outputs, Shelf};
 use plan::{Hello, OverlayPlan, Plan, ProgramPlan, Source};
@@ -88,6 +92,8 @@ pub struct Cpu {
     /// Copies of artifacts that nobody can change, by the hash of their bytes.
     artifacts: HashMap<BlobId, MemoryFile>,
     shelf: Shelf,
+    /// What the harness itself costs; started with the first session.
+    idle: Option<SharedIdle>,
     /// Started when it is first asked.
     pulse: Option<Pulse>,
     /// A runner that waits for its plan.
@@ -97,7 +103,7 @@ pub struct Cpu {
 /// Inputs in memory.
 #[derive(Debug)]
 struct Case {
-    file: MemoryFile,
+    file: Rc<MemoryFile>,
     tensors: Vec<TensorPlan>,
     /// The hash of each input, where the kernel does not keep them from changing.
     hashes: Option<Vec<BlobId>>,
@@ -142,6 +148,7 @@ impl Cpu {
             next_case: 0,
             artifacts: HashMap::new(),
             shelf: Shelf::default(),
+            idle: None,
             pulse: None,
             spare: None,
         })
@@ -165,6 +172,38 @@ impl Cpu {
             return Ok(spare);
         }
         start_runner(self.config.runner_exe.as_deref()).map_err(broken("starting a runner"))
+    }
+
+    /// Returns what measures the harness's own cost, started when it is first asked for.
+    fn idle(&mut self) -> Result<SharedIdle, Fault> {
+        if let Some(idle) = &self.idle {
+            return Ok(Rc::clone(idle));
+        }
+        let measuring = broken("measuring what the harness itself costs");
+        let mut runner = self.take_runner()?;
+        let arena = layout::arena(&[], 0, &[], self.cpus.len());
+        let plan = session_plan(None, &arena, 0, &self.cpus);
+        let (control_file, page) = ControlPage::create(CONTROL_WORDS).map_err(&measuring)?;
+        let outputs = Outputs::create(arena, &[], 0, &mut Shelf::default()).map_err(&measuring)?;
+        let hello = runner
+            .instruct(&plan, &[control_file.as_fd()], START_DEADLINE)
+            .map_err(&measuring)?;
+        let session = CpuSession::begin(Parts {
+            runner,
+            page,
+            outputs,
+            curtain: None,
+            arena_start: hello.arena_start,
+            n_cases: 0,
+            launches: Vec::new(),
+            n_threads: self.cpus.len() as u32,
+            deadline: START_DEADLINE,
+            inputs: Vec::new(),
+            idle: None,
+        })?;
+        let idle = Rc::new(RefCell::new(Idle::start(session)?));
+        self.idle = Some(Rc::clone(&idle));
+        Ok(idle)
     }
 
     /// Returns a copy of the artifact that nobody can change, after checking that it is the one that
@@ -226,7 +265,7 @@ impl Target for Cpu {
         };
         let id = self.next_case;
         self.next_case += 1;
-        self.cases.insert(id, Case { file, tensors: tensors.to_vec(), hashes });
+        self.cases.insert(id, Case { file: Rc::new(file), tensors: tensors.to_vec(), hashes });
         Ok(CaseId(id))
     }
 
@@ -263,24 +302,28 @@ impl Target for Cpu {
         deadline: Duration,
     ) -> Result<Box<dyn Session>, Fault> {
         check_program(program)?;
+        let idle = self.idle()?;
         let mut runner = self.take_runner()?;
         let arena = layout::arena(&program.tensors, cases.len(), &program.scratch, self.cpus.len());
-        let plan = session_plan(program, &arena, cases.len(), &self.cpus);
+        let plan = session_plan(Some(program), &arena, cases.len(), &self.cpus);
         let preparing = broken("preparing a session");
         let (control_file, page) = ControlPage::create(CONTROL_WORDS).map_err(&preparing)?;
-        let outputs = Outputs::create(arena, &program.tensors, &self.shelf).map_err(&preparing)?;
+        let outputs = Outputs::create(arena, &program.tensors, cases.len(), &mut self.shelf)
+            .map_err(&preparing)?;
         self.sealed_artifact(&program.artifact)?;
         let mut files: Vec<BorrowedFd<'_>> = vec![
             control_file.as_fd(),
             self.artifacts[&program.artifact.binary].as_fd(),
             outputs.descriptor(),
         ];
+        let mut inputs = Vec::new();
         for case in cases {
             let staged = self.cases.get(&case.0).ok_or_else(|| misuse("a case is not staged"))?;
             if staged.tensors != program.tensors {
                 return Err(misuse("a case was staged for other tensors than the program's"));
             }
             files.push(staged.file.as_fd());
+            inputs.push(Rc::clone(&staged.file));
         }
         let hello = runner.instruct(&plan, &files, START_DEADLINE).map_err(|error| {
             let what = format!("starting a runner: {}", runner.describe_end());
@@ -306,6 +349,8 @@ impl Target for Cpu {
             launches: program.launches.clone(),
             n_threads: self.cpus.len() as u32,
             deadline,
+            inputs,
+            idle: Some(idle),
         })?;
         // The next runner comes to life while this one's first launch is judged; readings of the clock
         // wait until the processors have their speed again. Without it the next session starts one.
@@ -326,7 +371,12 @@ fn check_program(program: &Program) -> Result<(), Fault> {
 }
 
 /// Puts a session into words that its runner understands.
-fn session_plan(program: &Program, arena: &layout::Arena, n_cases: usize, cpus: &[usize]) -> Plan {
+fn session_plan(
+    program: Option<&Program>,
+    arena: &layout::Arena,
+    n_cases: usize,
+    cpus: &[usize],
+) -> Plan {
     let mut tensors = vec![Vec::new(); n_cases];
     let (mut scratch, mut stacks, mut overlays) = (Vec::new(), Vec::new(), Vec::new());
     for region in &arena.regions {
@@ -351,8 +401,17 @@ fn session_plan(program: &Program, arena: &layout::Arena, n_cases: usize, cpus: 
         };
         overlays.push(OverlayPlan { at, bytes: block.mapped_bytes, source });
     }
-    let launches =
-        program.launches.iter().map(|launch| (launch.entry, launch.blocks, launch.chunk)).collect();
+    let program = program.map(|program| ProgramPlan {
+        cases: tensors,
+        axes: program.axes.clone(),
+        scalar_bits: program.scalars.iter().map(|value| value.to_bits()).collect(),
+        scratch,
+        launches: program
+            .launches
+            .iter()
+            .map(|launch| (launch.entry, launch.blocks, launch.chunk))
+            .collect(),
+    });
     Plan {
         worker: std::process::id(),
         cpus: cpus.to_vec(),
@@ -360,13 +419,7 @@ fn session_plan(program: &Program, arena: &layout::Arena, n_cases: usize, cpus: 
         arena_bytes: arena.bytes,
         overlays,
         stacks,
-        program: Some(ProgramPlan {
-            cases: tensors,
-            axes: program.axes.clone(),
-            scalar_bits: program.scalars.iter().map(|value| value.to_bits()).collect(),
-            scratch,
-            launches,
-        }),
+        program,
     }
 }
 

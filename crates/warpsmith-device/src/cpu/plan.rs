@@ -20,7 +20,8 @@ pub(crate) struct Plan {
     pub(crate) overlays: Vec<OverlayPlan>,
     /// From the arena's start to the bottom of each thread's stack.
     pub(crate) stacks: Vec<usize>,
-    /// What to run; absent when the runner shall only say how well it is confined.
+    /// What to run; absent when the runner shall only say how well it is confined, or, with stacks for
+    /// threads, when it is there to show what commands cost by themselves.
     pub(crate) program: Option<ProgramPlan>,
 }
 

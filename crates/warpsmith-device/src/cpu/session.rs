@@ -1,13 +1,13 @@
 //! The worker's side of a session: starting a runner, commanding it, timing it, freezing it.
 //!
-//! The clock is read here, in a process that the candidate cannot reach, right before the runner's
-//! threads are let go and right after the last of them says that it is done. Then the runner is
-//! stopped, and only when the kernel confirms that every thread stands still does anybody look at the
-//! outputs. A candidate that says `done` too early is therefore caught by what it has not written.
+//! The clock is read here, in a process that the candidate cannot reach: from when the runner is woken,
+//! frozen as it was, until the kernel confirms that every thread of it stands still again. A candidate
+//! that has taken over a thread could say `ready` late and `done` early, and work before and after; all
+//! of that is on the clock. What waking and stopping cost by themselves is measured beside every
+//! reading, with a runner that has no candidate ([`Idle`](super::idle::Idle)), and taken off.
 //!
-//! Nor does it pay to say `ready` late. A candidate that has taken over a thread could compute what a
-//! command asks for before it lets the clock start; but from when the runner is woken until its
-//! threads are ready it is given the time that waking takes, and more is charged.
+//! Only when the runner stands still does anybody look at the outputs, so a candidate that says `done`
+//! too early is also caught by what it has not written.
 
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -15,6 +15,7 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::rc::Rc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -22,12 +23,13 @@ use warpsmith_model::CrashCause;
 
 use super::control::{ControlPage, Part, stage};
 use super::crash::{self, Description, Memory};
+use super::idle::SharedIdle;
 use super::info;
 use super::layout::{Owner, Region};
 use super::outputs::Outputs;
 use super::plan::{Hello, Plan};
 use super::runner::RUNNER_ARGUMENT;
-use crate::sys::memory::page_bytes;
+use crate::sys::memory::{MemoryFile, page_bytes};
 use crate::sys::process::{ChildState, OwnedChild, allow_cpu_time};
 use crate::sys::userfault::Userfault;
 use crate::sys::{futex, socket};
@@ -37,12 +39,15 @@ use crate::target::{Clocked, Extent, Fault, LaunchPlan, Session};
 /// crashes says so at once; this is for one that was killed.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// How long a runner may take from being woken to having all threads ready, uncharged. Waking took 27
-/// to 72 µs for the faster three quarters of 2900 commands on two processors that four to six other
-/// threads wanted, so medians do not hold any of it. What a busy machine adds is charged to honest
-/// candidates too, like every other disturbance; 150 µs were once a seventh of a reading for a
-/// candidate that took the threads over and worked meanwhile.
-const WAKING: Duration = Duration::from_micros(75);
+/// How long a runner may take to stand still after it said that it was done. It takes some ten
+/// microseconds, and milliseconds on a busy machine; all of it is on the clock.
+const STOP_DEADLINE: Duration = Duration::from_secs(2);
+
+/// The least that a reading can be: below it the clock tells nothing apart.
+const CLOCK_STEP_S: f64 = 1e-7;
+
+/// What inputs are read through by.
+const LEVEL_BYTES: usize = 256 << 10;
 
 /// A runner that was started and waits for its plan.
 #[derive(Debug)]
@@ -126,6 +131,10 @@ pub(crate) struct Parts {
     pub(crate) n_threads: u32,
     /// How long a batch may take.
     pub(crate) deadline: Duration,
+    /// The inputs of each case, to read through.
+    pub(crate) inputs: Vec<Rc<MemoryFile>>,
+    /// What the harness itself costs; none for the runner that it is measured with.
+    pub(crate) idle: Option<SharedIdle>,
 }
 
 /// A session with a process of its own.
@@ -150,6 +159,17 @@ pub(crate) struct CpuSession {
     /// Commands until the runner's allowance of processor time must be raised.
     commands_allowed: u32,
     is_frozen: bool,
+    inputs: Vec<Rc<MemoryFile>>,
+    idle: Option<SharedIdle>,
+}
+
+/// From when a runner was woken to when it stood still again.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Span {
+    /// Seconds.
+    pub(crate) seconds: f64,
+    /// Ticks of the cycle counter, where there is one.
+    pub(crate) ticks: Option<u64>,
 }
 
 impl CpuSession {
@@ -170,6 +190,8 @@ impl CpuSession {
             number: 0,
             commands_allowed: 0,
             is_frozen: false,
+            inputs: parts.inputs,
+            idle: parts.idle,
         };
         session.allow_processor_time()?;
         session.wait(Instant::now(), |control| {
@@ -204,8 +226,13 @@ impl CpuSession {
         Err(Fault::Broken { what: "launching".to_string(), source })
     }
 
-    /// Runs one command and returns what the clock says.
-    fn command(&mut self, part: Part, cases: &[usize], blocks: &[i64]) -> Result<Clocked, Fault> {
+    /// Runs one command, freezes the runner, and returns how long both took.
+    pub(crate) fn command(
+        &mut self,
+        part: Part,
+        cases: &[usize],
+        blocks: &[i64],
+    ) -> Result<Span, Fault> {
         if self.commands_allowed == 0 {
             self.allow_processor_time()?;
         }
@@ -225,26 +252,34 @@ impl CpuSession {
         self.number = self.number.wrapping_add(1).max(1);
         let number = self.number;
         control.armed.0.store(number, Ordering::Release);
-        let (clock_woken, ticks_woken) = (Instant::now(), info::ticks());
+        let (clock_before, ticks_before) = (Instant::now(), info::ticks());
         self.thaw()?;
         let control = self.page.control();
         futex::wake_all(&control.armed.0);
-        // The threads wake, and spin, before the clock starts: waking them is the harness's cost.
+        // All threads are awake before any of them begins, so that none works alone for a while.
         self.wait_for_threads(began)?;
-        let (clock_before, ticks_before) = (Instant::now(), info::ticks());
-        let waking = clock_before.saturating_duration_since(clock_woken);
-        let charged = waking.saturating_sub(WAKING);
-        let charged_share = charged.as_secs_f64() / waking.as_secs_f64().max(f64::MIN_POSITIVE);
-        let ticks_before = ticks_woken.zip(ticks_before).map(|(woken, ready)| {
-            ready - (ready.saturating_sub(woken) as f64 * charged_share) as u64
-        });
         self.page.control().go.0.store(number, Ordering::Release);
-        let (clock_after, ticks_after) =
-            self.wait(began, |control| control.done.0.load(Ordering::Acquire) == number)?;
-        let elapsed = clock_after.saturating_duration_since(clock_before) + charged;
+        self.wait(began, |control| control.done.0.load(Ordering::Acquire) == number)?;
+        self.freeze()?;
+        let (clock_after, ticks_after) = (Instant::now(), info::ticks());
         let ticks =
             ticks_before.zip(ticks_after).map(|(before, after)| after.saturating_sub(before));
-        Ok(Clocked { elapsed_s: elapsed.as_secs_f64(), ticks, state: None })
+        Ok(Span { seconds: (clock_after - clock_before).as_secs_f64(), ticks })
+    }
+
+    /// Takes off what the harness itself cost of some commands.
+    fn charge(&self, span: Span, commands: u32) -> Clocked {
+        let own = self.idle.as_ref().and_then(|idle| idle.borrow().typical()).unwrap_or_default();
+        let seconds = span.seconds - own.seconds * f64::from(commands);
+        let ticks = span.ticks.zip(own.ticks.or(Some(0))).map(|(all, own)| {
+            all.saturating_sub(own * u64::from(commands))
+        });
+        Clocked { elapsed_s: seconds.max(CLOCK_STEP_S), ticks, state: None }
+    }
+
+    /// Measures once more what the harness itself costs, under the conditions of the next reading.
+    fn measure_idle(&self) -> Result<(), Fault> {
+        self.idle.as_ref().map_or(Ok(()), |idle| idle.borrow_mut().measure())
     }
 
     /// Waits until every thread spins. Yields instead of sleeping: this takes microseconds.
@@ -262,7 +297,7 @@ impl CpuSession {
         Ok(())
     }
 
-    /// Sleeps until the runner has done what is waited for; returns the time at which it was seen.
+    /// Sleeps until the runner has done what is waited for.
     ///
     /// Falls asleep before it looks at anything else: when there are as many threads as processors,
     /// one of them can only start when this one sleeps.
@@ -270,7 +305,7 @@ impl CpuSession {
         &mut self,
         began: Instant,
         is_done: impl Fn(&super::control::Control) -> bool,
-    ) -> Result<(Instant, Option<u64>), Fault> {
+    ) -> Result<(), Fault> {
         let mut remaining = self.deadline;
         loop {
             let control = self.page.control();
@@ -278,9 +313,8 @@ impl CpuSession {
             if !is_done(control) {
                 futex::wait(&control.bell.0, bell, Some(remaining.min(LOOK_EVERY)));
             }
-            let now = (Instant::now(), info::ticks());
             if is_done(self.page.control()) {
-                return Ok(now);
+                return Ok(());
             }
             remaining = self.check_alive(began)?;
         }
@@ -394,13 +428,19 @@ impl CpuSession {
         Ok(())
     }
 
-    /// Stops every thread of the runner and waits until they stand.
+    /// Stops every thread of the runner and waits until they stand. One that does not is killed.
     fn freeze(&mut self) -> Result<(), Fault> {
         self.signal(libc::SIGSTOP)?;
-        match self.child.wait_for_stop().map_err(broken("freezing a runner"))? {
+        let stopped = self.child.wait_for_stop(STOP_DEADLINE);
+        match stopped.map_err(broken("freezing a runner"))? {
             ChildState::Stopped => {
                 self.is_frozen = true;
                 Ok(())
+            }
+            ChildState::Running => {
+                self.kill()?;
+                let limit_s = STOP_DEADLINE.as_secs_f64();
+                Err(Fault::Crashed(CrashCause::Restless { limit_s }))
             }
             _ => Err(Fault::Crashed(self.explain_end())),
         }
@@ -447,28 +487,39 @@ impl Session for CpuSession {
             Extent::Blocks(blocks) => blocks,
         };
         self.check_batch(cases, blocks)?;
+        self.outputs.claim(cases);
         self.reveal(cases)?;
-        let clocked = match extent {
-            Extent::All | Extent::Counted => self.command(Part::All, cases, &[])?,
+        self.measure_idle()?;
+        match extent {
+            Extent::All | Extent::Counted => {
+                let span = self.command(Part::All, cases, &[])?;
+                Ok(self.charge(span, 1))
+            }
             Extent::Blocks(_) if self.launches.len() < 2 => {
-                self.command(Part::Blocks, cases, blocks)?
+                let span = self.command(Part::Blocks, cases, blocks)?;
+                Ok(self.charge(span, 1))
             }
             // Case by case, because the cases share the scratch buffers that the earlier launches
             // fill for the last one.
             Extent::Blocks(_) => {
-                let ticks = info::ticks().map(|_| 0);
-                let mut sum = Clocked { elapsed_s: 0.0, ticks, state: None };
+                let mut sum = Span { seconds: 0.0, ticks: info::ticks().map(|_| 0) };
                 for case in cases.chunks(1) {
                     self.command(Part::Prologue, case, &[])?;
-                    let clocked = self.command(Part::Blocks, case, blocks)?;
-                    sum.elapsed_s += clocked.elapsed_s;
-                    sum.ticks = sum.ticks.zip(clocked.ticks).map(|(sum, ticks)| sum + ticks);
+                    let span = self.command(Part::Blocks, case, blocks)?;
+                    sum.seconds += span.seconds;
+                    sum.ticks = sum.ticks.zip(span.ticks).map(|(sum, ticks)| sum + ticks);
                 }
-                sum
+                Ok(self.charge(sum, cases.len() as u32))
             }
-        };
-        self.freeze()?;
-        Ok(clocked)
+        }
+    }
+
+    fn level(&mut self, cases: &[usize]) {
+        let mut buffer = vec![0; LEVEL_BYTES];
+        for case in cases {
+            self.outputs.poison(*case);
+            self.inputs[*case].read_through(&mut buffer);
+        }
     }
 
     fn output(&self, case: usize, tensor: usize) -> &[u8] {

@@ -407,18 +407,18 @@ impl<'a> Bench<'a> {
             .map_err(|mismatch| Stop::incorrect(*mismatch))
     }
 
-    /// Judges the outputs of the launches that were timed: slots 1 to `timed`.
+    /// Judges the outputs of launches that were timed.
     pub(crate) fn judge_timed(
         &mut self,
         session: &dyn Session,
         cases: &[Arc<Case>],
-        timed: usize,
+        slots: &[usize],
         program: &Program,
         look: Look,
     ) -> Result<ErrorSize, Stop> {
         let mut worst = ErrorSize::default();
-        for (slot, case) in cases.iter().enumerate().skip(1).take(timed) {
-            let error = self.judge(session, slot, case, program, Stage::Timing, look)?;
+        for slot in slots {
+            let error = self.judge(session, *slot, &cases[*slot], program, Stage::Timing, look)?;
             worst = worst.worse(error);
         }
         Ok(worst)

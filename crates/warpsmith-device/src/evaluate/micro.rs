@@ -69,7 +69,6 @@ pub(super) fn measure(bench: &mut Bench<'_>, workload: &Workload) -> Result<Meas
         let share = wave.len() as f64 / last.blocks as f64;
         let extent = Extent::Blocks(wave.clone());
         let mut stop = None;
-        let mut timed = 0;
         readings.wait_for_quiet(bench);
         for slot in 1..chosen.len() {
             // The wave's own data is in the caches when the clock starts: alone, few blocks would pay
@@ -77,13 +76,12 @@ pub(super) fn measure(bench: &mut Bench<'_>, workload: &Workload) -> Result<Meas
             bench.launch(&mut *session, &[slot], &extent, &workload.name)?;
             session.poison(slot);
             stop = readings.take(bench, &mut *session, &[slot], &extent, share, &workload.name)?;
-            timed = slot;
+            let judged = bench.judge_timed(&*session, &chosen, &[slot], &program, Look::Written)?;
+            error = error.worse(judged);
             if stop.is_some() {
                 break;
             }
         }
-        let judged = bench.judge_timed(&*session, &chosen, timed, &program, Look::Written)?;
-        error = error.worse(judged);
         if let Some(stop) = stop {
             break stop;
         }

@@ -146,25 +146,25 @@ fn measure(
 
         readings.wait_for_quiet(bench);
         let slots: Vec<usize> = (1..chosen.len()).collect();
-        let mut timed = 0;
-        let mut stop = None;
-        for slots in slots.chunks_exact(launches_per_reading) {
-            let launches = launches_per_reading as f64;
-            let extent = &plan.extent;
-            stop = readings.take(bench, &mut *session, slots, extent, launches, &workload.name)?;
-            timed += slots.len();
-            if stop.is_some() {
-                break;
-            }
-        }
         let share = match plan.judged_bytes {
-            Some(most) => most as f64 / (timed * output_bytes).max(1) as f64,
+            Some(most) => most as f64 / (slots.len() * output_bytes).max(1) as f64,
             None => 1.0,
         };
         least_share = least_share.min(share);
         let look = if share < 1.0 { Look::Share(share) } else { Look::All };
-        let judged = bench.judge_timed(&*session, &chosen, timed, program, look)?;
-        error = error.worse(judged);
+        let mut stop = None;
+        for slots in slots.chunks_exact(launches_per_reading) {
+            let launches = launches_per_reading as f64;
+            let extent = &plan.extent;
+            session.level(slots);
+            stop = readings.take(bench, &mut *session, slots, extent, launches, &workload.name)?;
+            // Before the next reading, whose launches could mend what these left out.
+            let judged = bench.judge_timed(&*session, &chosen, slots, program, look)?;
+            error = error.worse(judged);
+            if stop.is_some() {
+                break;
+            }
+        }
         let fuller =
             fuller_batch(plan, &readings, launches_per_reading, cases.len(), output_bytes, floor_s);
         if let Some(fuller) = fuller {

@@ -67,6 +67,15 @@ impl MemoryFile {
         self.0.read_exact_at(bytes, offset as u64)
     }
 
+    /// Reads the whole file, so that as much of it is in the caches as ever can be. What cannot be read
+    /// stays where it is.
+    pub(crate) fn read_through(&self, buffer: &mut [u8]) {
+        let mut offset = 0;
+        while let Ok(read @ 1..) = self.0.read_at(buffer, offset) {
+            offset += read as u64;
+        }
+    }
+
     /// Forbids every later writing and every change of size and of these prohibitions. Mappings
     /// made from now on can never be made writable.
     pub(crate) fn seal(&self) -> io::Result<()> {

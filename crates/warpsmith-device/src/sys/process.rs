@@ -2,6 +2,7 @@
 
 use std::io;
 use std::process::Child;
+use std::time::{Duration, Instant};
 
 use super::check;
 
@@ -59,9 +60,23 @@ impl OwnedChild {
         self.wait_with(libc::WNOHANG)
     }
 
-    /// Waits until the child stops or ends.
-    pub(crate) fn wait_for_stop(&mut self) -> io::Result<ChildState> {
-        self.wait_with(0)
+    /// Waits until the child stops or ends, for so long at most; then it is still running.
+    pub(crate) fn wait_for_stop(&mut self, limit: Duration) -> io::Result<ChildState> {
+        /// Stopping takes microseconds; who waits longer than this sleeps in between.
+        const AWAKE: Duration = Duration::from_millis(1);
+        let began = Instant::now();
+        loop {
+            let state = self.wait_with(libc::WNOHANG)?;
+            let waited = began.elapsed();
+            if state != ChildState::Running || waited > limit {
+                return Ok(state);
+            }
+            if waited < AWAKE {
+                std::thread::yield_now();
+            } else {
+                std::thread::sleep(AWAKE / 10);
+            }
+        }
     }
 
     fn wait_with(&mut self, options: libc::c_int) -> io::Result<ChildState> {

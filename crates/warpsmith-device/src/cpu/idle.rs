@@ -1,0 +1,66 @@
+//! What the harness itself costs: waking a runner's threads, letting them go, hearing of their end,
+//! freezing them.
+//!
+//! All of that is on the clock of every reading (a candidate that has taken over a thread could work
+//! meanwhile), so it is measured beside every reading with a runner that has no candidate, and taken off.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use warpsmith_model::stats::quantile;
+
+use super::control::Part;
+use super::session::{CpuSession, Span};
+use crate::target::Fault;
+
+/// A runner without a candidate, and what its newest commands took.
+#[derive(Debug)]
+pub(crate) struct Idle {
+    runner: CpuSession,
+    newest: Vec<Span>,
+    next: usize,
+}
+
+/// One for all sessions of a target: only one of them runs at a time.
+pub(crate) type SharedIdle = Rc<RefCell<Idle>>;
+
+/// Commands that are remembered: enough for a quantile, few enough that it follows the machine.
+const REMEMBERED: usize = 32;
+
+/// The share of commands that cost less than what is taken off. A quarter: what is taken off must not be
+/// more than nearly every command costs, or a reading of little work would seem to take no time.
+const SHARE: f64 = 0.25;
+
+impl Idle {
+    /// Measures for the first time.
+    pub(crate) fn start(runner: CpuSession) -> Result<Self, Fault> {
+        let mut idle = Self { runner, newest: Vec::new(), next: 0 };
+        for _ in 0..REMEMBERED {
+            idle.measure()?;
+        }
+        Ok(idle)
+    }
+
+    /// Takes one more reading of nothing.
+    pub(crate) fn measure(&mut self) -> Result<(), Fault> {
+        let span = self.runner.command(Part::All, &[], &[])?;
+        if self.newest.len() < REMEMBERED {
+            self.newest.push(span);
+        } else {
+            self.newest[self.next] = span;
+            self.next = (self.next + 1) % REMEMBERED;
+        }
+        Ok(())
+    }
+
+    /// Returns what the harness costs at the moment.
+    pub(crate) fn typical(&self) -> Option<Span> {
+        let seconds: Vec<f64> = self.newest.iter().map(|span| span.seconds).collect();
+        let ticks: Vec<f64> =
+            self.newest.iter().filter_map(|span| Some(span.ticks? as f64)).collect();
+        Some(Span {
+            seconds: quantile(&seconds, SHARE)?,
+            ticks: quantile(&ticks, SHARE).map(|ticks| ticks as u64),
+        })
+    }
+}
