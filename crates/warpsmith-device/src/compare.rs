@@ -23,6 +23,7 @@ use crate::evaluate::{
     Look, ProgramError, Stop, Subject, input_changed, judge_case, launch_outcome, output_bytes,
     system_seed,
 };
+use crate::poison::Poison;
 use crate::target::{Artifact, CaseId, Extent, Fault, Program, Session, Target, Unit};
 use crate::trace;
 
@@ -606,7 +607,7 @@ impl Ring<'_> {
         let (None, Some(program)) = (&corner.absent, &corner.program) else { return Ok(None) };
         let opened = match corner.session.take() {
             Some(mut session) => {
-                (0..n_cases).for_each(|slot| session.poison(slot));
+                (0..n_cases).for_each(|slot| session.poison(slot, Poison::Nan));
                 Ok(session)
             }
             None => {

@@ -22,7 +22,7 @@ use warpsmith_model::lab::Role;
 use warpsmith_model::{BlobId, DeviceInfo, DeviceState, Hasher};
 
 use crate::element::{narrow, widen};
-use crate::poison::fill_poison;
+use crate::poison::{Poison, fill_poison};
 use crate::target::{
     Artifact, CaseId, Clocked, Contents, Extent, Fault, Program, Sanitized, Sanitizer, Sanitizers,
     Session, Target, TensorPlan, Unit,
@@ -373,10 +373,10 @@ impl Session for FakeSession {
         self.cases[case].guard
     }
 
-    fn poison(&mut self, case: usize) {
+    fn poison(&mut self, case: usize, poison: Poison) {
         let outputs = &mut self.cases[case].outputs;
         for (plan, output) in self.program.tensors.iter().zip(outputs) {
-            fill_poison(plan.dtype, output);
+            poison.fill(plan.dtype, output);
         }
     }
 }

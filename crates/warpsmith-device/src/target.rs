@@ -14,6 +14,8 @@ use std::time::Duration;
 use warpsmith_model::lab::{Role, ScalarType};
 use warpsmith_model::{BlobId, CrashCause, DType, DeviceInfo, DeviceState};
 
+pub use crate::poison::Poison;
+
 /// The bytes of some input tensors, shared between whoever made them and the target that keeps them.
 pub type Contents = Arc<Vec<Vec<u8>>>;
 
@@ -76,7 +78,7 @@ pub trait Target {
     }
 
     /// Starts a fresh process (or context) that has the program loaded and sees these cases.
-    /// Outputs of every case are poisoned. The session can launch each case any number of times,
+    /// Outputs are poisoned (with NaN) before every launch. The session can launch each case any number of times,
     /// but callers that time launch each case once per session, so that no answer can be cached.
     fn open(
         &mut self,
@@ -93,9 +95,9 @@ pub trait Session {
     /// becomes right after the clock stopped is not seen. Fails when the deadline passes.
     fn launch(&mut self, cases: &[usize], extent: &Extent) -> Result<Clocked, Fault>;
 
-    /// Brings the caches into the same state before every reading of the clock, whoever ran before: the
-    /// outputs of these cases are poisoned again and their inputs read through. A device that begins every
-    /// reading with cold caches has nothing to do.
+    /// Makes the next reading of the clock on these cases start as every other does, whoever ran before:
+    /// the caches are in the same state, and what outputs hold cannot be foreseen. A device that begins
+    /// every reading with cold caches may have nothing to do.
     fn level(&mut self, _cases: &[usize]) {}
 
     /// Launches as [`Session::launch`] does, with caches as the same launches leave them; none where a
@@ -123,8 +125,8 @@ pub trait Session {
     /// overwritten.
     fn overwritten_guard(&self, case: usize) -> Option<usize>;
 
-    /// Fills the outputs of a case with poison (NaN) again.
-    fn poison(&mut self, case: usize);
+    /// Sees to it that the outputs of a case hold this poison when it is launched next.
+    fn poison(&mut self, case: usize, poison: Poison);
 }
 
 /// How a watched process ended.

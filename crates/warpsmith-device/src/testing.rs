@@ -203,6 +203,7 @@ pub(crate) fn environment(target: &dyn Target) -> Environment {
             landlock: active(),
             rlimits: active(),
             sealed_inputs: active(),
+            privileges: active(),
         },
     }
 }

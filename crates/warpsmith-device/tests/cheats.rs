@@ -197,8 +197,13 @@ impl Gate {
         let Bench { cpu, cache } = Bench::new();
         let environment = cpu.environment();
         let isolation = &environment.isolation;
-        let guards =
-            [&isolation.seccomp, &isolation.landlock, &isolation.rlimits, &isolation.sealed_inputs];
+        let guards = [
+            &isolation.seccomp,
+            &isolation.landlock,
+            &isolation.rlimits,
+            &isolation.sealed_inputs,
+            &isolation.privileges,
+        ];
         for guard in guards {
             assert_eq!(*guard, Guard::Active, "the cheats can only be stopped where this works");
         }

@@ -136,6 +136,14 @@ pub struct Isolation {
     pub rlimits: Guard,
     /// Inputs that cannot be written, nor be read before their launch.
     pub sealed_inputs: Guard,
+    /// Another user than root, without capabilities.
+    #[serde(default = "unrecorded")]
+    pub privileges: Guard,
+}
+
+/// What is known of a protection that earlier versions did not record.
+fn unrecorded() -> Guard {
+    Guard::Missing { reason: "this was not recorded".to_string() }
 }
 
 /// Whether one protection is in force.
@@ -225,6 +233,7 @@ mod tests {
                 landlock: Guard::Active,
                 rlimits: Guard::Active,
                 sealed_inputs: Guard::Active,
+                privileges: Guard::Active,
             },
         };
         let usual = environment(None, "580.65.06").id();

@@ -242,6 +242,8 @@ pub enum CrashCause {
         /// How long it had for that.
         limit_s: f64,
     },
+    /// A function returned with another rounding mode, or another floating-point setting, than it found.
+    FloatingPoint,
     /// The artifact could not be loaded (an undefined symbol, say).
     NotLoadable {
         /// The loader's message.
@@ -298,6 +300,10 @@ impl fmt::Display for CrashCause {
             Self::Restless { limit_s } => {
                 write!(f, "said that it was done and went on for more than {limit_s} s")
             }
+            Self::FloatingPoint => f.write_str(
+                "returned with another rounding mode or floating-point setting than it found; restore \
+                 what you change",
+            ),
             Self::NotLoadable { message } => write!(f, "could not be loaded: {message}"),
             Self::Device { message } => write!(f, "faulted on the device: {message}"),
             Self::Sanitizer { tool, message, .. } => write!(f, "{tool}: {message}"),

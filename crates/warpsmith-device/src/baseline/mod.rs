@@ -23,7 +23,7 @@ use serde_json::{Map, Value, json};
 use warpsmith_model::lab::{Baseline, Role};
 use warpsmith_model::{BlobId, DType, DeviceInfo, Lab};
 
-use crate::poison::fill_poison;
+use crate::poison::Poison;
 use crate::sys::memory::{Mapping, MemoryFile, page_bytes};
 use crate::sys::socket::send_descriptors;
 use crate::target::{
@@ -364,7 +364,7 @@ impl Session for PythonSession {
         }
         let mut buffer = vec![0; LEVEL_BYTES];
         for case in cases {
-            self.outputs.poison(&self.tensors, *case);
+            self.outputs.poison(&self.tensors, *case, Poison::Nan);
             self.inputs[*case].read_through(&mut buffer);
         }
     }
@@ -396,8 +396,8 @@ impl Session for PythonSession {
         })
     }
 
-    fn poison(&mut self, case: usize) {
-        self.outputs.poison(&self.tensors, case);
+    fn poison(&mut self, case: usize, poison: Poison) {
+        self.outputs.poison(&self.tensors, case, poison);
     }
 }
 
@@ -430,7 +430,7 @@ impl Outputs {
         let mut outputs = Self { file, mapping, places };
         outputs.content_mut().fill(GUARD_BYTE);
         for case in 0..n_cases {
-            outputs.poison(tensors, case);
+            outputs.poison(tensors, case, Poison::Nan);
         }
         Ok(outputs)
     }
@@ -440,10 +440,10 @@ impl Outputs {
         place.expect("only outputs are asked for").1
     }
 
-    fn poison(&mut self, tensors: &[TensorPlan], case: usize) {
+    fn poison(&mut self, tensors: &[TensorPlan], case: usize, poison: Poison) {
         for (tensor, offset) in self.places[case].clone() {
             let plan = &tensors[tensor];
-            fill_poison(plan.dtype, &mut self.content_mut()[offset..offset + plan.bytes()]);
+            poison.fill(plan.dtype, &mut self.content_mut()[offset..offset + plan.bytes()]);
         }
     }
 

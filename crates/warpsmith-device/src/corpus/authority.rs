@@ -13,6 +13,7 @@ use crate::bind;
 use crate::check;
 use crate::element::widen_bytes;
 use crate::error::DeviceError;
+use crate::poison::Poison;
 use crate::target::{Artifact, CaseId, Contents, Extent, Fault, Program, Target, TensorPlan, Unit};
 use crate::trace;
 
@@ -334,7 +335,7 @@ impl Authorities {
             let first: Vec<Vec<u8>> =
                 outputs.iter().map(|tensor| session.output(case, *tensor).to_vec()).collect();
             for _ in 1..run.times {
-                session.poison(case);
+                session.poison(case, Poison::Nan);
                 let again_s = session.launch(&[case], extent).map_err(broken)?.elapsed_s;
                 elapsed_s = elapsed_s.min(again_s);
                 for (tensor, first) in outputs.iter().zip(&first) {

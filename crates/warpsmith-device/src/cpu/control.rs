@@ -47,6 +47,16 @@ impl Part {
     }
 }
 
+/// Puts a case and the slot that has its inputs into one word of a command.
+pub(crate) fn pack_case(slot: usize, case: usize) -> i64 {
+    (slot << 32 | case) as i64
+}
+
+/// Returns the slot and the case of a word.
+pub(crate) fn unpack_case(word: i64) -> (usize, usize) {
+    ((word >> 32) as usize, (word & 0xffff_ffff) as usize)
+}
+
 /// How far a runner has come.
 pub(crate) mod stage {
     /// Not ready yet.
@@ -84,6 +94,8 @@ pub(crate) struct Control {
     pub(crate) n_blocks: AtomicU32,
     /// See [`stage`].
     pub(crate) stage: AtomicU32,
+    /// 1 once a call of the candidate returned with other floating-point settings than it found.
+    pub(crate) unrestored: AtomicU32,
     /// 1 from when a thread started to describe its fatal signal, 2 once it has.
     pub(crate) crash_state: AtomicU32,
     /// The signal.

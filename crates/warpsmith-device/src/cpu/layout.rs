@@ -89,7 +89,7 @@ pub(crate) fn file_blocks(tensors: &[TensorPlan], role: Role) -> (Vec<FileBlock>
 /// What a block of the arena is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Owner {
-    /// An input: index of the case, index into the program's tensors.
+    /// An input: index of the slot, index into the program's tensors.
     Input(usize, usize),
     /// An output: index of the case, index into the program's tensors.
     Output(usize, usize),
@@ -108,7 +108,7 @@ pub(crate) struct Region {
     pub(crate) at: usize,
     /// Its extent.
     pub(crate) block: Block,
-    /// Offset of its first page in the case's or the session's file; 0 for private memory.
+    /// Offset of its first page in the file of inputs or in that of all else; 0 for private memory.
     pub(crate) file_offset: usize,
 }
 
@@ -126,11 +126,11 @@ pub(crate) struct Arena {
     pub(crate) regions: Vec<Region>,
     /// Its size.
     pub(crate) bytes: usize,
-    /// The size of the file that holds the outputs of all cases.
+    /// The size of the file that holds the outputs of all cases, and scratch.
     pub(crate) output_file_bytes: usize,
 }
 
-/// Lays out the memory of a session.
+/// Lays out the memory of a session, which has as many slots for inputs as it has cases.
 pub(crate) fn arena(
     tensors: &[TensorPlan],
     n_cases: usize,
@@ -144,14 +144,16 @@ pub(crate) fn arena(
         // Neighbours share no guard: what lies behind one block never seems to lie before another.
         end += block.mapped_bytes + 2 * GUARD_BYTES;
     };
-    let (inputs, _) = file_blocks(tensors, Role::Input);
+    let (inputs, input_bytes_per_slot) = file_blocks(tensors, Role::Input);
     let (outputs, output_bytes_per_case) = file_blocks(tensors, Role::Output);
     for case in 0..n_cases {
         let mut inputs = inputs.iter();
         let mut outputs = outputs.iter();
         for (idx, tensor) in tensors.iter().enumerate() {
             let (owner, file_block, file_start) = match tensor.role {
-                Role::Input => (Owner::Input(case, idx), inputs.next(), 0),
+                Role::Input => {
+                    (Owner::Input(case, idx), inputs.next(), case * input_bytes_per_slot)
+                }
                 Role::Output => {
                     (Owner::Output(case, idx), outputs.next(), case * output_bytes_per_case)
                 }
@@ -160,13 +162,16 @@ pub(crate) fn arena(
             place(owner, file_block.block, file_start + file_block.offset);
         }
     }
+    let mut output_file_bytes = n_cases * output_bytes_per_case;
     for (idx, bytes) in scratch.iter().enumerate() {
-        place(Owner::Scratch(idx), Block::of(*bytes as usize), 0);
+        let block = Block::of(*bytes as usize);
+        place(Owner::Scratch(idx), block, output_file_bytes);
+        output_file_bytes += block.mapped_bytes;
     }
     for idx in 0..n_threads {
         place(Owner::Stack(idx), Block::of(STACK_BYTES), 0);
     }
-    Arena { regions, bytes: end, output_file_bytes: n_cases * output_bytes_per_case }
+    Arena { regions, bytes: end, output_file_bytes }
 }
 
 #[cfg(test)]

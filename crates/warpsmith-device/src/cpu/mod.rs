@@ -19,8 +19,10 @@ pub(crate) mod artifacts;
 mod compile;
 mod control;
 mod crash;
+mod elf;
 mod idle;
 mod info;
+mod inputs;
 mod layout;
 mod opening;
 mod outputs;
@@ -40,10 +42,11 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use warpsmith_model::lab::Role;
-use warpsmith_model::{BlobId, DeviceInfo, Environment, Guard, Isolation};
+use warpsmith_model::{BlobId, CrashCause, DeviceInfo, Environment, Guard, Isolation};
 
 pub(crate) use compile::write_below;
 pub use compile::{compile_unit, expect_many};
@@ -57,7 +60,9 @@ use crate::target::{
     Artifact, CaseId, Contents, Fault, Program, Session, Target, TensorPlan, Unit,
 };
 use control::ControlPage;
+use elf::Deferred;
 use idle::{Idle, SharedIdle};
+use inputs::{InputShelf, Inputs};
 use layout::{Owner, Region};
 use outputs::{Outputs, Shelf};
 use plan::{Hello, OverlayPlan, Plan, ProgramPlan, Source};
@@ -89,9 +94,10 @@ pub struct Cpu {
     cpus: Vec<usize>,
     cases: BTreeMap<usize, Case>,
     next_case: usize,
-    /// Copies of artifacts that nobody can change, by the hash of their bytes.
-    artifacts: HashMap<BlobId, MemoryFile>,
+    /// Copies of artifacts that nobody can change, by the hash of the bytes that were compiled.
+    artifacts: HashMap<BlobId, Loadable>,
     shelf: Shelf,
+    input_shelf: InputShelf,
     /// What the harness itself costs; started with the first session.
     idle: Option<SharedIdle>,
     /// Started when it is first asked.
@@ -100,13 +106,18 @@ pub struct Cpu {
     spare: Option<StartedRunner>,
 }
 
-/// Inputs in memory.
+/// Inputs in memory, of which runners get copies.
 #[derive(Debug)]
 struct Case {
-    file: Rc<MemoryFile>,
+    contents: Contents,
     tensors: Vec<TensorPlan>,
-    /// The hash of each input, where the kernel does not keep them from changing.
-    hashes: Option<Vec<BlobId>>,
+}
+
+/// An artifact as a runner gets it: without constructors for the loader to call.
+#[derive(Debug)]
+struct Loadable {
+    file: MemoryFile,
+    deferred: Deferred,
 }
 
 /// Room for the lists of a command: cases of a batch, blocks of a partial launch.
@@ -148,6 +159,7 @@ impl Cpu {
             next_case: 0,
             artifacts: HashMap::new(),
             shelf: Shelf::default(),
+            input_shelf: InputShelf::default(),
             idle: None,
             pulse: None,
             spare: None,
@@ -185,20 +197,18 @@ impl Cpu {
         let plan = session_plan(None, &arena, 0, &self.cpus);
         let (control_file, page) = ControlPage::create(CONTROL_WORDS).map_err(&measuring)?;
         let outputs = Outputs::create(arena, &[], 0, &mut Shelf::default()).map_err(&measuring)?;
-        let hello = runner
-            .instruct(&plan, &[control_file.as_fd()], START_DEADLINE)
-            .map_err(&measuring)?;
+        let hello =
+            runner.instruct(&plan, &[control_file.as_fd()], START_DEADLINE).map_err(&measuring)?;
         let session = CpuSession::begin(Parts {
             runner,
             page,
             outputs,
-            curtain: None,
+            inputs: None,
             arena_start: hello.arena_start,
             n_cases: 0,
             launches: Vec::new(),
             n_threads: self.cpus.len() as u32,
             deadline: START_DEADLINE,
-            inputs: Vec::new(),
             idle: None,
         })?;
         let idle = Rc::new(RefCell::new(Idle::start(session)?));
@@ -208,16 +218,18 @@ impl Cpu {
 
     /// Returns a copy of the artifact that nobody can change, after checking that it is the one that
     /// was compiled.
-    fn sealed_artifact(&mut self, artifact: &Artifact) -> Result<&MemoryFile, Fault> {
+    fn sealed_artifact(&mut self, artifact: &Artifact) -> Result<&Loadable, Fault> {
         if !self.artifacts.contains_key(&artifact.binary) {
             let failed = |source| Fault::Broken {
                 what: format!("loading {}", artifact.path.display()),
                 source,
             };
-            let bytes = fs::read(&artifact.path).map_err(failed)?;
+            let mut bytes = fs::read(&artifact.path).map_err(failed)?;
             if BlobId::of(&bytes) != artifact.binary {
                 return Err(failed(io::Error::other("its content is not what was compiled")));
             }
+            let deferred = elf::defer_constructors(&mut bytes)
+                .map_err(|message| Fault::Crashed(CrashCause::NotLoadable { message }))?;
             let file = MemoryFile::create(c"warpsmith-artifact", bytes.len()).map_err(failed)?;
             file.write_at(&bytes, 0).map_err(failed)?;
             if self.no_sealing.is_none() {
@@ -226,7 +238,7 @@ impl Cpu {
             if self.artifacts.len() >= ARTIFACTS_KEPT {
                 self.artifacts.clear();
             }
-            self.artifacts.insert(artifact.binary, file);
+            self.artifacts.insert(artifact.binary, Loadable { file, deferred });
         }
         Ok(&self.artifacts[&artifact.binary])
     }
@@ -246,42 +258,16 @@ impl Target for Cpu {
         if !inputs.map(TensorPlan::bytes).eq(contents.iter().map(Vec::len)) {
             return Err(misuse("the contents of a case do not have the sizes of its inputs"));
         }
-        let staging = broken("staging inputs");
-        let (blocks, file_bytes) = layout::file_blocks(tensors, Role::Input);
-        let file = MemoryFile::create(c"warpsmith-inputs", file_bytes).map_err(&staging)?;
-        for (placed, content) in blocks.iter().zip(contents.iter()) {
-            let slack = vec![poison::INPUT_SLACK; placed.block.lead_bytes];
-            file.write_at(&slack, placed.offset).map_err(&staging)?;
-            file.write_at(content, placed.offset + placed.block.lead_bytes).map_err(&staging)?;
-            let tail = placed.block.tail();
-            let slack = vec![poison::INPUT_SLACK; tail.len()];
-            file.write_at(&slack, placed.offset + tail.start).map_err(&staging)?;
-        }
-        let hashes = if self.no_sealing.is_none() {
-            file.seal().map_err(&staging)?;
-            None
-        } else {
-            Some(contents.iter().map(|content| BlobId::of(content)).collect())
-        };
         let id = self.next_case;
         self.next_case += 1;
-        self.cases.insert(id, Case { file: Rc::new(file), tensors: tensors.to_vec(), hashes });
+        let (contents, tensors) = (Arc::clone(contents), tensors.to_vec());
+        self.cases.insert(id, Case { contents, tensors });
         Ok(CaseId(id))
     }
 
-    fn changed_input(&self, case: CaseId) -> Option<usize> {
-        let staged = self.cases.get(&case.0)?;
-        // Without hashes the file is sealed, and nobody, not even this process, can change it.
-        let hashes = staged.hashes.as_ref()?;
-        let inputs = (0..).zip(&staged.tensors).filter(|(_, tensor)| tensor.role == Role::Input);
-        let (blocks, _) = layout::file_blocks(&staged.tensors, Role::Input);
-        inputs.zip(blocks.iter().zip(hashes)).find_map(|((idx, _), (placed, hash))| {
-            let mut content = vec![0; placed.block.bytes];
-            let start = placed.offset + placed.block.lead_bytes;
-            let is_same =
-                staged.file.read_at(&mut content, start).is_ok() && BlobId::of(&content) == *hash;
-            (!is_same).then_some(idx)
-        })
+    fn changed_input(&self, _case: CaseId) -> Option<usize> {
+        // Runners get copies, which are looked at when a launch has ended.
+        None
     }
 
     fn unstage(&mut self, case: CaseId) {
@@ -305,26 +291,28 @@ impl Target for Cpu {
         let idle = self.idle()?;
         let mut runner = self.take_runner()?;
         let arena = layout::arena(&program.tensors, cases.len(), &program.scratch, self.cpus.len());
-        let plan = session_plan(Some(program), &arena, cases.len(), &self.cpus);
+        let deferred = self.sealed_artifact(&program.artifact)?.deferred.clone();
+        let plan = session_plan(Some((program, deferred)), &arena, cases.len(), &self.cpus);
         let preparing = broken("preparing a session");
         let (control_file, page) = ControlPage::create(CONTROL_WORDS).map_err(&preparing)?;
         let outputs = Outputs::create(arena, &program.tensors, cases.len(), &mut self.shelf)
             .map_err(&preparing)?;
-        self.sealed_artifact(&program.artifact)?;
-        let mut files: Vec<BorrowedFd<'_>> = vec![
-            control_file.as_fd(),
-            self.artifacts[&program.artifact.binary].as_fd(),
-            outputs.descriptor(),
-        ];
-        let mut inputs = Vec::new();
+        let mut contents = Vec::new();
         for case in cases {
             let staged = self.cases.get(&case.0).ok_or_else(|| misuse("a case is not staged"))?;
             if staged.tensors != program.tensors {
                 return Err(misuse("a case was staged for other tensors than the program's"));
             }
-            files.push(staged.file.as_fd());
-            inputs.push(Rc::clone(&staged.file));
+            contents.push(Arc::clone(&staged.contents));
         }
+        let inputs = Inputs::create(&program.tensors, contents, &mut self.input_shelf)
+            .map_err(&preparing)?;
+        let files: [BorrowedFd<'_>; 4] = [
+            control_file.as_fd(),
+            self.artifacts[&program.artifact.binary].file.as_fd(),
+            outputs.descriptor(),
+            inputs.descriptor(),
+        ];
         let hello = runner.instruct(&plan, &files, START_DEADLINE).map_err(|error| {
             let what = format!("starting a runner: {}", runner.describe_end());
             Fault::Broken { what, source: error }
@@ -335,21 +323,16 @@ impl Target for Cpu {
             let source = io::Error::other(format!("{isolation:?}, not {:?}", self.isolation));
             return Err(Fault::Broken { what: "confining a runner".to_string(), source });
         }
-        let curtain = match hello.no_hiding {
-            None => Some(runner.receive_curtain().map_err(&preparing)?),
-            Some(_) => None,
-        };
         let session = CpuSession::begin(Parts {
             runner,
             page,
             outputs,
-            curtain,
+            inputs: Some(inputs),
             arena_start: hello.arena_start,
             n_cases: cases.len(),
             launches: program.launches.clone(),
             n_threads: self.cpus.len() as u32,
             deadline,
-            inputs,
             idle: Some(idle),
         })?;
         // The next runner comes to life while this one's first launch is judged; readings of the clock
@@ -372,7 +355,7 @@ fn check_program(program: &Program) -> Result<(), Fault> {
 
 /// Puts a session into words that its runner understands.
 fn session_plan(
-    program: Option<&Program>,
+    program: Option<(&Program, Deferred)>,
     arena: &layout::Arena,
     n_cases: usize,
     cpus: &[usize],
@@ -382,9 +365,9 @@ fn session_plan(
     for region in &arena.regions {
         let Region { owner, at, block, file_offset } = *region;
         let source = match owner {
-            Owner::Input(case, _) => {
-                tensors[case].push(region.content_at());
-                Source::Inputs(case, file_offset)
+            Owner::Input(slot, _) => {
+                tensors[slot].push(region.content_at());
+                Source::Inputs(file_offset)
             }
             Owner::Output(case, _) => {
                 tensors[case].push(region.content_at());
@@ -392,7 +375,7 @@ fn session_plan(
             }
             Owner::Scratch(_) => {
                 scratch.push(region.content_at());
-                Source::Scratch
+                Source::Outputs(file_offset)
             }
             Owner::Stack(_) => {
                 stacks.push(region.content_at());
@@ -401,8 +384,10 @@ fn session_plan(
         };
         overlays.push(OverlayPlan { at, bytes: block.mapped_bytes, source });
     }
-    let program = program.map(|program| ProgramPlan {
-        cases: tensors,
+    let program = program.map(|(program, deferred)| ProgramPlan {
+        slots: tensors,
+        is_output: program.tensors.iter().map(|tensor| tensor.role == Role::Output).collect(),
+        deferred,
         axes: program.axes.clone(),
         scalar_bits: program.scalars.iter().map(|value| value.to_bits()).collect(),
         scratch,
@@ -446,17 +431,12 @@ fn probe(config: &CpuConfig, cpus: &[usize]) -> Result<Hello, Fault> {
 
 /// Puts together what a runner says of itself and what this process knows.
 fn isolation_of(hello: &Hello, no_sealing: Option<&str>) -> Isolation {
-    let unprotected_inputs: Vec<&str> =
-        no_sealing.into_iter().chain(hello.no_hiding.as_deref()).collect();
-    let sealed_inputs = match unprotected_inputs.as_slice() {
-        [] => Guard::Active,
-        reasons => Guard::Missing { reason: reasons.join("; ") },
-    };
     Isolation {
         seccomp: guard(hello.no_seccomp.clone()),
         landlock: guard(hello.no_landlock.clone()),
         rlimits: guard(hello.no_rlimits.clone()),
-        sealed_inputs,
+        sealed_inputs: guard(no_sealing.map(str::to_string)),
+        privileges: guard(hello.privileged.clone()),
     }
 }
 

@@ -1,13 +1,14 @@
-//! The outputs of sessions, as the worker sees them.
+//! The outputs and the scratch memory of sessions, as the worker sees them.
 //!
-//! Sessions that are open at the same time share one file for their outputs. Contenders of a comparison
-//! then write to the very same memory, so none of them has pages that are nearer, better spread over the
-//! caches or used before; with files of their own, a kernel that was compared with itself was up to 1.4
-//! times as fast in the place whose memory had been used before.
+//! Sessions that are open at the same time share one file for them. Contenders of a comparison then write
+//! to the very same memory, so none of them has pages that are nearer, better spread over the caches or
+//! used before; with files of their own, a kernel that was compared with itself was up to 1.4 times as
+//! fast in the place whose memory had been used before.
 //!
-//! Only one of them runs at a time. A session *claims* the file before it launches: whatever the one
-//! before it wrote is overwritten, and what it launches is poisoned. So nobody sees another's answers, and
-//! outputs are there to be looked at until another session launches.
+//! Only one of them runs at a time. Before every launch the file is *prepared*: whatever another session
+//! wrote is overwritten, the outputs of what is launched are poisoned, and scratch holds noise. So nobody
+//! sees another's answers, every launch finds memory in the same state, and outputs are there to be looked
+//! at until another session launches.
 
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -15,8 +16,10 @@ use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::rc::{Rc, Weak};
 
+use warpsmith_model::rng::Rng;
+
 use super::layout::{Arena, Owner, Region};
-use super::poison::{canary_intact, fill_canary, fill_poison};
+use super::poison::{Poison, canary_intact, fill_canary, fill_noise};
 use crate::sys::memory::{Mapping, MemoryFile, page_bytes};
 use crate::target::TensorPlan;
 
@@ -47,14 +50,14 @@ struct OutputFile {
     written: RefCell<Vec<Range<usize>>>,
 }
 
-/// The outputs of a session's cases, in memory that the runner shares.
+/// The outputs of a session's cases and its scratch, in memory that the runner shares.
 #[derive(Debug)]
 pub(crate) struct Outputs {
     file: Rc<OutputFile>,
     /// This session's number.
     session: u64,
-    /// The cases whose outputs were poisoned since another session had the file.
-    poisoned: Vec<bool>,
+    /// What each case's outputs shall hold before its next launch.
+    poisons: Vec<Poison>,
     /// Where they lie.
     pub(crate) arena: Arena,
     /// The program's tensors.
@@ -78,9 +81,9 @@ impl Outputs {
         shelf.newest = Rc::downgrade(&file);
         shelf.kept = (file.bytes <= SHELF_BYTES).then(|| Rc::clone(&file));
         shelf.sessions += 1;
-        let poisoned = vec![false; n_cases];
+        let poisons = vec![Poison::Nan; n_cases];
         let (session, tensors) = (shelf.sessions, tensors.to_vec());
-        Ok(Self { file, session, poisoned, arena, tensors })
+        Ok(Self { file, session, poisons, arena, tensors })
     }
 
     /// Returns the file that the runner maps.
@@ -89,26 +92,46 @@ impl Outputs {
     }
 
     /// Makes the file this session's, before its runner is woken to launch these cases.
-    pub(crate) fn claim(&mut self, cases: &[usize]) {
+    pub(crate) fn prepare(&mut self, cases: &[usize], rng: &mut Rng) {
+        let is_prepared = |region: &&Region| match region.owner {
+            Owner::Output(case, _) => cases.contains(&case),
+            Owner::Scratch(_) => true,
+            Owner::Input(..) | Owner::Stack(_) => false,
+        };
+        let mut written = self.file.written.borrow_mut();
         if self.file.claimed_by.replace(self.session) != self.session {
-            let written = self.file.written.take();
-            for range in written {
+            let again: Vec<Range<usize>> =
+                self.arena.regions.iter().filter(is_prepared).map(file_range).collect();
+            for range in written.drain(..).filter(|range| !again.contains(range)) {
                 self.file.overwrite(range, fill_canary);
             }
-            self.poisoned.fill(false);
+        }
+        for region in self.arena.regions.iter().filter(is_prepared) {
+            let block = region.block;
+            let range = file_range(region);
+            self.file.overwrite(range.clone(), |pages| {
+                fill_canary(&mut pages[..block.lead_bytes]);
+                let content = &mut pages[block.content()];
+                match region.owner {
+                    Owner::Output(case, tensor) => {
+                        self.poisons[case].fill(self.tensors[tensor].dtype, content);
+                    }
+                    _ => fill_noise(content, rng),
+                }
+                fill_canary(&mut pages[block.tail()]);
+            });
+            if !written.contains(&range) {
+                written.push(range);
+            }
         }
         for case in cases {
-            if !self.poisoned[*case] {
-                self.poison(*case);
-            }
-            let mut written = self.file.written.borrow_mut();
-            for region in self.arena.regions.iter().filter(|region| is_output(region, *case)) {
-                let range = region.file_offset..region.file_offset + region.block.mapped_bytes;
-                if !written.contains(&range) {
-                    written.push(range);
-                }
-            }
+            self.poisons[*case] = Poison::Nan;
         }
+    }
+
+    /// Says what a case's outputs shall hold before its next launch.
+    pub(crate) fn poison(&mut self, case: usize, poison: Poison) {
+        self.poisons[case] = poison;
     }
 
     /// Returns the bytes of an output, as this session's last launch left them.
@@ -126,39 +149,41 @@ impl Outputs {
     pub(crate) fn overwritten_guard(&self, case: usize) -> Option<usize> {
         self.arena.regions.iter().find_map(|region| match region.owner {
             Owner::Output(of_case, tensor) if of_case == case => {
-                let pages = self.pages(region);
-                let is_intact = canary_intact(&pages[..region.block.lead_bytes])
-                    && canary_intact(&pages[region.block.tail()]);
-                (!is_intact).then_some(tensor)
+                self.changed_slack(region).map(|_| tensor)
             }
             _ => None,
         })
     }
 
-    /// Fills the outputs of a case with poison, and their surroundings with what must stay.
-    pub(crate) fn poison(&mut self, case: usize) {
-        for region in self.arena.regions.iter().filter(|region| is_output(region, case)) {
-            let Owner::Output(_, tensor) = region.owner else { continue };
-            let dtype = self.tensors[tensor].dtype;
-            let (block, start) = (region.block, region.file_offset);
-            self.file.overwrite(start..start + block.mapped_bytes, |pages| {
-                fill_canary(&mut pages[..block.lead_bytes]);
-                fill_poison(dtype, &mut pages[block.content()]);
-                fill_canary(&mut pages[block.tail()]);
-            });
+    /// Returns a scratch buffer whose surroundings are not as they were, and the byte, from its beginning,
+    /// that was written.
+    pub(crate) fn overrun_scratch(&self) -> Option<(usize, i64)> {
+        self.arena.regions.iter().find_map(|region| match region.owner {
+            Owner::Scratch(idx) => self.changed_slack(region).map(|offset| (idx, offset)),
+            _ => None,
+        })
+    }
+
+    /// Returns where the bytes around a block begin to differ from what was put there.
+    fn changed_slack(&self, region: &Region) -> Option<i64> {
+        let pages = self.pages(region);
+        let (lead, tail) = (region.block.lead_bytes, region.block.tail());
+        if !canary_intact(&pages[..lead]) {
+            return Some(-1);
         }
-        self.poisoned[case] = true;
+        (!canary_intact(&pages[tail])).then_some(region.block.bytes as i64)
     }
 
     fn pages(&self, region: &Region) -> &[u8] {
         let is_ours = self.file.claimed_by.get() == self.session;
         assert!(is_ours, "outputs are looked at before another session launches");
-        self.file.read(region.file_offset..region.file_offset + region.block.mapped_bytes)
+        self.file.read(file_range(region))
     }
 }
 
-fn is_output(region: &Region, case: usize) -> bool {
-    matches!(region.owner, Owner::Output(of_case, _) if of_case == case)
+/// Returns where a region lies in its file.
+fn file_range(region: &Region) -> Range<usize> {
+    region.file_offset..region.file_offset + region.block.mapped_bytes
 }
 
 impl OutputFile {
@@ -172,7 +197,7 @@ impl OutputFile {
     fn read(&self, range: Range<usize>) -> &[u8] {
         // SAFETY: everything is mapped readable. Runners, which alone write besides us, are frozen or dead
         // whenever a session can be looked at, and this process writes only where a session is borrowed
-        // exclusively, to poison or to launch; that ends its own slices, and its claim forbids the others'.
+        // exclusively, to prepare a launch; that ends its own slices, and its claim forbids the others'.
         let content = unsafe { self.mapping.content() };
         &content[range]
     }

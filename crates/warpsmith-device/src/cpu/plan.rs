@@ -4,8 +4,10 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::elf::Deferred;
+
 /// Everything that a runner needs to know. Open files follow: the control page, then (with a
-/// program) the artifact, the outputs, and one file of inputs per case.
+/// program) the artifact, the outputs with scratch, and the inputs.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Plan {
     /// The process that must be alive for the runner to go on.
@@ -39,12 +41,10 @@ pub(crate) struct OverlayPlan {
 /// What a block shows.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Source {
-    /// A part of a case's inputs: the case, the offset.
-    Inputs(usize, usize),
-    /// A part of the outputs: the offset.
+    /// A part of the inputs: the offset.
+    Inputs(usize),
+    /// A part of the outputs, or scratch: the offset.
     Outputs(usize),
-    /// Memory of its own, present from the beginning.
-    Scratch,
     /// Memory of its own, present when touched.
     Stack,
 }
@@ -52,14 +52,19 @@ pub(crate) enum Source {
 /// A program in the arena's terms.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct ProgramPlan {
-    /// For each case, from the arena's start to each tensor.
-    pub(crate) cases: Vec<Vec<usize>>,
+    /// For each slot, from the arena's start to each tensor; outputs are those of the case that has the
+    /// slot's number.
+    pub(crate) slots: Vec<Vec<usize>>,
+    /// Which tensors are outputs.
+    pub(crate) is_output: Vec<bool>,
     /// The values of the axes.
     pub(crate) axes: Vec<i64>,
     /// The bits of the values of the scalars (`f64`); text would lose NaN and infinity.
     pub(crate) scalar_bits: Vec<u64>,
     /// From the arena's start to each scratch buffer.
     pub(crate) scratch: Vec<usize>,
+    /// What the loader does not run.
+    pub(crate) deferred: Deferred,
     /// The launches: entry, blocks, chunk.
     pub(crate) launches: Vec<(usize, i64, i64)>,
 }
@@ -75,7 +80,6 @@ pub(crate) struct Hello {
     pub(crate) no_landlock: Option<String>,
     /// Why its resources are not limited, if they are not.
     pub(crate) no_rlimits: Option<String>,
-    /// Why inputs can be read before their launch, if they can. If not, and with a program, the
-    /// descriptor that reveals them follows.
-    pub(crate) no_hiding: Option<String>,
+    /// Which privileges it could not give up, if any.
+    pub(crate) privileged: Option<String>,
 }

@@ -1,10 +1,81 @@
-//! Bytes that must not survive: poison inside of outputs, canaries beside them.
+//! Bytes that must not survive: poison inside of outputs and scratch, canaries beside them.
 //!
-//! Poison is a quiet NaN with a recognisable payload, so an element that a kernel never wrote is told
-//! apart from a NaN that it computed. Canaries are bytes that depend on their position; they fill the
-//! accessible slack around outputs, which page protection cannot guard.
+//! Poison usually is a quiet NaN with a recognisable payload, so an element that a kernel never wrote is
+//! told apart from a NaN that it computed. A kernel that reads its output may be right all the same
+//! (`fmaxf` of NaN and the answer is the answer), so there is finite poison too, larger or smaller than
+//! any answer, whose value nobody can foresee. Canaries are bytes that depend on their position; they fill
+//! the accessible slack around outputs, which page protection cannot guard.
 
+use serde::{Deserialize, Serialize};
 use warpsmith_model::DType;
+use warpsmith_model::rng::Rng;
+
+/// What outputs hold before a launch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Poison {
+    /// A quiet NaN that is recognised.
+    #[default]
+    Nan,
+    /// A large number.
+    Finite {
+        /// Its sign.
+        is_negative: bool,
+        /// Decides which.
+        noise: u64,
+    },
+}
+
+impl Poison {
+    /// Draws finite poison of this sign.
+    pub fn finite(is_negative: bool, rng: &mut Rng) -> Self {
+        Self::Finite { is_negative, noise: rng.next_u64() }
+    }
+
+    /// Draws any poison: what a launch finds tells nothing of what it is for.
+    pub fn any(rng: &mut Rng) -> Self {
+        match rng.below(3) {
+            0 => Self::Nan,
+            sign => Self::finite(sign == 1, rng),
+        }
+    }
+
+    /// Returns the bits of an element.
+    pub fn bits(self, dtype: DType) -> u64 {
+        let Self::Finite { is_negative, noise } = self else { return poison_bits(dtype) };
+        // The upper part of the type's range, with any mantissa: exponents as they are stored.
+        let (exponent_bits, mantissa_bits, least, most) = match dtype {
+            DType::F16 => (5, 10, 27, 30),
+            DType::Bf16 => (8, 7, 190, 254),
+            DType::F32 => (8, 23, 190, 254),
+            DType::F64 => (11, 52, 1086, 1149),
+        };
+        let mantissa = noise & ((1 << mantissa_bits) - 1);
+        let exponent = least + (noise >> 53) % (most - least + 1);
+        let sign = u64::from(is_negative) << (exponent_bits + mantissa_bits);
+        sign | exponent << mantissa_bits | mantissa
+    }
+
+    /// Fills a tensor.
+    pub fn fill(self, dtype: DType, tensor: &mut [u8]) {
+        let element = &self.bits(dtype).to_le_bytes()[..dtype.size()];
+        let page: Vec<u8> = element.iter().copied().cycle().take(4096).collect();
+        repeat_page(&page, tensor);
+    }
+}
+
+/// Fills memory that has no element type with bytes that nobody can foresee.
+pub(crate) fn fill_noise(memory: &mut [u8], rng: &mut Rng) {
+    let page: Vec<u8> = (0..512).flat_map(|_| rng.next_u64().to_le_bytes()).collect();
+    repeat_page(&page, memory);
+}
+
+/// Copied page by page: outputs are large, and a copy is fast in every build.
+fn repeat_page(page: &[u8], memory: &mut [u8]) {
+    for chunk in memory.chunks_mut(page.len()) {
+        let chunk_bytes = chunk.len();
+        chunk.copy_from_slice(&page[..chunk_bytes]);
+    }
+}
 
 /// The poison of each element type, as its bits.
 ///
@@ -23,15 +94,9 @@ pub fn is_poison(dtype: DType, element: &[u8]) -> bool {
     element == &poison_bits(dtype).to_le_bytes()[..dtype.size()]
 }
 
-/// Fills a tensor with poison.
+/// Fills a tensor with the poison that is recognised.
 pub fn fill_poison(dtype: DType, tensor: &mut [u8]) {
-    // Copied page by page: outputs are large, and a copy is fast in every build.
-    let element = &poison_bits(dtype).to_le_bytes()[..dtype.size()];
-    let page: Vec<u8> = element.iter().copied().cycle().take(4096).collect();
-    for chunk in tensor.chunks_mut(page.len()) {
-        let chunk_bytes = chunk.len();
-        chunk.copy_from_slice(&page[..chunk_bytes]);
-    }
+    Poison::Nan.fill(dtype, tensor);
 }
 
 /// Fills the bytes beside an output.
@@ -74,6 +139,30 @@ mod tests {
                 fill_poison(dtype, &mut tensor);
                 assert!(tensor.chunks(dtype.size()).all(|element| is_poison(dtype, element)));
             }
+        }
+    }
+
+    #[test]
+    fn finite_poison_is_larger_than_answers_and_differs_every_time() {
+        let mut rng = Rng::new(1);
+        for is_negative in [false, true] {
+            let mut drawn = Vec::new();
+            for _ in 0..100 {
+                let poison = Poison::finite(is_negative, &mut rng);
+                let single = f64::from(f32::from_bits(poison.bits(DType::F32) as u32));
+                let brain = f64::from(f32::from_bits((poison.bits(DType::Bf16) as u32) << 16));
+                let double = f64::from_bits(poison.bits(DType::F64));
+                for value in [single, brain, double] {
+                    assert!(value.is_finite() && value.abs() > 1e18, "{value}");
+                    assert_eq!(value < 0.0, is_negative, "{value}");
+                }
+                let half = poison.bits(DType::F16);
+                assert!((0x6c00..0x7c00).contains(&(half & 0x7fff)), "{half:x}");
+                drawn.push(double.to_bits());
+            }
+            drawn.sort_unstable();
+            drawn.dedup();
+            assert!(drawn.len() > 90);
         }
     }
 

@@ -15,23 +15,24 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::rc::Rc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use warpsmith_model::CrashCause;
+use warpsmith_model::lab::Role;
+use warpsmith_model::rng::Rng;
 
-use super::control::{ControlPage, Part, stage};
+use super::control::{ControlPage, Part, pack_case, stage};
 use super::crash::{self, Description, Memory};
 use super::idle::SharedIdle;
 use super::info;
-use super::layout::{Owner, Region};
+use super::inputs::Inputs;
 use super::outputs::Outputs;
 use super::plan::{Hello, Plan};
+use super::poison::Poison;
 use super::runner::RUNNER_ARGUMENT;
-use crate::sys::memory::{MemoryFile, page_bytes};
+use crate::evaluate::system_seed;
 use crate::sys::process::{ChildState, OwnedChild, allow_cpu_time};
-use crate::sys::userfault::Userfault;
 use crate::sys::{futex, socket};
 use crate::target::{Clocked, Extent, Fault, LaunchPlan, Session};
 
@@ -45,9 +46,6 @@ const STOP_DEADLINE: Duration = Duration::from_secs(2);
 
 /// The least that a reading can be: below it the clock tells nothing apart.
 const CLOCK_STEP_S: f64 = 1e-7;
-
-/// What inputs are read through by.
-const LEVEL_BYTES: usize = 256 << 10;
 
 /// A runner that was started and waits for its plan.
 #[derive(Debug)]
@@ -92,14 +90,6 @@ impl StartedRunner {
         socket::receive_message(&mut self.socket)
     }
 
-    /// Receives the means to reveal inputs, which follows a runner's answer.
-    pub(crate) fn receive_curtain(&mut self) -> io::Result<Userfault> {
-        let mut descriptors = socket::receive_descriptors(&self.socket, 1)?;
-        descriptors.pop().map(Userfault::from_descriptor).ok_or_else(|| {
-            io::Error::new(io::ErrorKind::UnexpectedEof, "the runner sent no descriptor")
-        })
-    }
-
     /// Returns in words how the runner ended, for when it said nothing.
     pub(crate) fn describe_end(&mut self) -> String {
         match self.child.poll() {
@@ -117,10 +107,10 @@ pub(crate) struct Parts {
     pub(crate) runner: StartedRunner,
     /// The control page.
     pub(crate) page: ControlPage,
-    /// The outputs of all cases, poisoned.
+    /// The outputs of all cases, and scratch.
     pub(crate) outputs: Outputs,
-    /// What reveals the inputs of a case; absent when they are visible from the beginning.
-    pub(crate) curtain: Option<Userfault>,
+    /// The inputs of all cases, with the slots that the runner sees; none without a program.
+    pub(crate) inputs: Option<Inputs>,
     /// The arena's first address in the runner.
     pub(crate) arena_start: u64,
     /// How many cases there are.
@@ -131,8 +121,6 @@ pub(crate) struct Parts {
     pub(crate) n_threads: u32,
     /// How long a batch may take.
     pub(crate) deadline: Duration,
-    /// The inputs of each case, to read through.
-    pub(crate) inputs: Vec<Rc<MemoryFile>>,
     /// What the harness itself costs; none for the runner that it is measured with.
     pub(crate) idle: Option<SharedIdle>,
 }
@@ -144,11 +132,9 @@ pub(crate) struct CpuSession {
     child: OwnedChild,
     page: ControlPage,
     outputs: Outputs,
-    curtain: Option<Userfault>,
-    /// The cases whose inputs are visible.
-    revealed: Vec<bool>,
-    /// The first case of the newest batch.
-    current_case: usize,
+    inputs: Option<Inputs>,
+    /// Chooses what memory holds before a launch.
+    rng: Rng,
     arena_start: u64,
     n_cases: usize,
     launches: Vec<LaunchPlan>,
@@ -159,7 +145,6 @@ pub(crate) struct CpuSession {
     /// Commands until the runner's allowance of processor time must be raised.
     commands_allowed: u32,
     is_frozen: bool,
-    inputs: Vec<Rc<MemoryFile>>,
     idle: Option<SharedIdle>,
 }
 
@@ -179,9 +164,8 @@ impl CpuSession {
             child: parts.runner.child,
             page: parts.page,
             outputs: parts.outputs,
-            revealed: vec![parts.curtain.is_none(); parts.n_cases],
-            curtain: parts.curtain,
-            current_case: 0,
+            inputs: parts.inputs,
+            rng: Rng::new(system_seed()),
             arena_start: parts.arena_start,
             n_cases: parts.n_cases,
             launches: parts.launches,
@@ -190,7 +174,6 @@ impl CpuSession {
             number: 0,
             commands_allowed: 0,
             is_frozen: false,
-            inputs: parts.inputs,
             idle: parts.idle,
         };
         session.allow_processor_time()?;
@@ -226,11 +209,12 @@ impl CpuSession {
         Err(Fault::Broken { what: "launching".to_string(), source })
     }
 
-    /// Runs one command, freezes the runner, and returns how long both took.
+    /// Runs one command on cases, each as a slot with the case's number; freezes the runner, and returns
+    /// how long both took.
     pub(crate) fn command(
         &mut self,
         part: Part,
-        cases: &[usize],
+        cases: &[(usize, usize)],
         blocks: &[i64],
     ) -> Result<Span, Fault> {
         if self.commands_allowed == 0 {
@@ -239,7 +223,7 @@ impl CpuSession {
         self.commands_allowed -= 1;
         let began = Instant::now();
         let control = self.page.control();
-        let cases_as_words = cases.iter().map(|case| *case as i64);
+        let cases_as_words = cases.iter().map(|(slot, case)| pack_case(*slot, *case));
         for (word, value) in
             self.page.words().iter().zip(cases_as_words.chain(blocks.iter().copied()))
         {
@@ -271,9 +255,10 @@ impl CpuSession {
     fn charge(&self, span: Span, commands: u32) -> Clocked {
         let own = self.idle.as_ref().and_then(|idle| idle.borrow().typical()).unwrap_or_default();
         let seconds = span.seconds - own.seconds * f64::from(commands);
-        let ticks = span.ticks.zip(own.ticks.or(Some(0))).map(|(all, own)| {
-            all.saturating_sub(own * u64::from(commands))
-        });
+        let ticks = span
+            .ticks
+            .zip(own.ticks.or(Some(0)))
+            .map(|(all, own)| all.saturating_sub(own * u64::from(commands)));
         Clocked { elapsed_s: seconds.max(CLOCK_STEP_S), ticks, state: None }
     }
 
@@ -326,7 +311,6 @@ impl CpuSession {
         if is_described || !matches!(self.poll()?, ChildState::Running | ChildState::Stopped) {
             return Err(Fault::Crashed(self.explain_end()));
         }
-        self.look_behind_curtain()?;
         match self.deadline.checked_sub(began.elapsed()) {
             Some(remaining) if !remaining.is_zero() => Ok(remaining),
             _ => {
@@ -354,76 +338,36 @@ impl CpuSession {
         crash::explain_state(self.child.poll().unwrap_or(ChildState::Running))
     }
 
-    /// Lets the runner see the inputs of these cases, from before the clock starts.
-    fn reveal(&mut self, cases: &[usize]) -> Result<(), Fault> {
-        self.current_case = cases.first().copied().unwrap_or(0);
-        let Some(curtain) = &self.curtain else { return Ok(()) };
+    /// Puts inputs into slots, poisons outputs and fills scratch, so that these cases can be launched;
+    /// returns the slot of each.
+    fn prepare(&mut self, cases: &[usize]) -> Vec<(usize, usize)> {
+        let mut distinct: Vec<usize> = Vec::new();
         for case in cases {
-            if std::mem::replace(&mut self.revealed[*case], true) {
-                continue;
-            }
-            for region in &self.outputs.arena.regions {
-                if let Owner::Input(of_case, tensor) = region.owner
-                    && of_case == *case
-                {
-                    let start = self.arena_start + region.at as u64;
-                    let revealed = curtain.reveal(start, region.block.mapped_bytes as u64);
-                    if let Err(error) = revealed {
-                        return Err(self.explain_no_reveal(tensor, error));
-                    }
-                }
+            if !distinct.contains(case) {
+                distinct.push(*case);
             }
         }
-        Ok(())
+        self.outputs.prepare(&distinct, &mut self.rng);
+        if let Some(inputs) = &mut self.inputs {
+            inputs.fill(&distinct);
+        }
+        let slot_of = |case: &usize| distinct.iter().position(|known| known == case);
+        cases.iter().filter_map(|case| Some((slot_of(case)?, *case))).collect()
     }
 
-    /// Returns what it means that an input cannot be made visible: the runner has ended, or the candidate
-    /// has put something else, or nothing, in the input's place. All else is our own failure.
-    fn explain_no_reveal(&mut self, tensor: usize, error: io::Error) -> Fault {
-        if !matches!(self.child.poll(), Ok(ChildState::Running | ChildState::Stopped)) {
-            return Fault::Crashed(self.explain_end());
-        }
-        match error.raw_os_error() {
-            Some(libc::ENOENT | libc::EINVAL | libc::EEXIST | libc::EFAULT) => {
-                let tensor = &self.outputs.tensors[tensor].name;
-                let syscall = format!("munmap or mmap on the input `{tensor}`");
-                Fault::Crashed(CrashCause::Forbidden { syscall })
-            }
-            _ => broken("revealing inputs")(error),
-        }
-    }
-
-    /// Looks whether a thread of the runner waits for a hidden page. One that belongs to another case
-    /// is out of bounds for the launch that touched it. One of the current case was visible and has
-    /// been taken away by the kernel, short of memory: it is made visible again.
-    fn look_behind_curtain(&mut self) -> Result<(), Fault> {
-        let Some(curtain) = &self.curtain else { return Ok(()) };
-        let looking = broken("looking after hidden inputs");
-        while let Some(address) = curtain.next_fault().map_err(&looking)? {
-            let at = address.saturating_sub(self.arena_start) as usize;
-            let regions = &self.outputs.arena.regions;
-            let touched = regions.iter().find_map(|region| match region.owner {
-                Owner::Input(case, tensor)
-                    if (region.at..region.at + region.block.mapped_bytes).contains(&at) =>
-                {
-                    Some((case, tensor))
-                }
-                _ => None,
-            });
-            let Some((case, tensor)) = touched else { continue };
-            if self.revealed[case] {
-                let page = page_bytes() as u64;
-                if let Err(error) = curtain.reveal(address - address % page, page) {
-                    return Err(self.explain_no_reveal(tensor, error));
-                }
-                continue;
-            }
-            let own = Owner::Input(self.current_case, tensor);
-            let own_start = regions.iter().find(|region| region.owner == own);
-            let offset = at as i64 - own_start.map_or(0, Region::content_at) as i64;
-            let tensor = self.outputs.tensors[tensor].name.clone();
-            self.kill()?;
+    /// Looks at what a launch may not touch, where nothing stops it from doing so at once.
+    fn inspect(&mut self, cases: &[usize]) -> Result<(), Fault> {
+        if let Some((idx, offset)) = self.outputs.overrun_scratch() {
+            let tensor = format!("scratch {idx}");
             return Err(Fault::Crashed(CrashCause::OutOfBounds { tensor, offset }));
+        }
+        if let Some((_, input)) = self.inputs.as_ref().and_then(|inputs| inputs.changed(cases)) {
+            let mut inputs = self.outputs.tensors.iter().filter(|it| it.role == Role::Input);
+            let tensor = inputs.nth(input).map_or_else(String::new, |tensor| tensor.name.clone());
+            return Err(Fault::Crashed(CrashCause::WroteInput { tensor }));
+        }
+        if self.page.control().unrestored.load(Ordering::Acquire) != 0 {
+            return Err(Fault::Crashed(CrashCause::FloatingPoint));
         }
         Ok(())
     }
@@ -462,8 +406,15 @@ impl CpuSession {
         let commands = self.number.saturating_add(COMMANDS);
         let per_command_s = self.deadline.as_secs_f64() * f64::from(self.n_threads);
         let seconds = 5.0 + per_command_s * f64::from(commands);
-        allow_cpu_time(self.child.pid(), seconds.ceil() as u64)
-            .map_err(broken("limiting a runner's processor time"))
+        match allow_cpu_time(self.child.pid(), seconds.ceil() as u64) {
+            // The runner is another user's, and this process may change its own user's limits alone. Then
+            // the runner's own, wider limit has to do.
+            Err(error) if error.raw_os_error() == Some(libc::EPERM) => {
+                self.commands_allowed = u32::MAX;
+                Ok(())
+            }
+            limited => limited.map_err(broken("limiting a runner's processor time")),
+        }
     }
 
     fn poll(&mut self) -> Result<ChildState, Fault> {
@@ -487,38 +438,39 @@ impl Session for CpuSession {
             Extent::Blocks(blocks) => blocks,
         };
         self.check_batch(cases, blocks)?;
-        self.outputs.claim(cases);
-        self.reveal(cases)?;
-        self.measure_idle()?;
-        match extent {
-            Extent::All | Extent::Counted => {
-                let span = self.command(Part::All, cases, &[])?;
-                Ok(self.charge(span, 1))
-            }
-            Extent::Blocks(_) if self.launches.len() < 2 => {
-                let span = self.command(Part::Blocks, cases, blocks)?;
-                Ok(self.charge(span, 1))
-            }
-            // Case by case, because the cases share the scratch buffers that the earlier launches
-            // fill for the last one.
-            Extent::Blocks(_) => {
-                let mut sum = Span { seconds: 0.0, ticks: info::ticks().map(|_| 0) };
-                for case in cases.chunks(1) {
-                    self.command(Part::Prologue, case, &[])?;
-                    let span = self.command(Part::Blocks, case, blocks)?;
-                    sum.seconds += span.seconds;
-                    sum.ticks = sum.ticks.zip(span.ticks).map(|(sum, ticks)| sum + ticks);
+        // Case by case where only a part of the last launch is wanted, because the cases share the scratch
+        // buffers that the earlier launches fill for it.
+        let together = match extent {
+            Extent::All | Extent::Counted => cases.len().max(1),
+            Extent::Blocks(_) if self.launches.len() < 2 => cases.len().max(1),
+            Extent::Blocks(_) => 1,
+        };
+        let mut sum = Span { seconds: 0.0, ticks: info::ticks().map(|_| 0) };
+        let mut commands = 0;
+        for cases in cases.chunks(together) {
+            let placed = self.prepare(cases);
+            self.measure_idle()?;
+            let span = match extent {
+                Extent::All | Extent::Counted => self.command(Part::All, &placed, &[])?,
+                Extent::Blocks(_) => {
+                    if self.launches.len() > 1 {
+                        self.command(Part::Prologue, &placed, &[])?;
+                    }
+                    self.command(Part::Blocks, &placed, blocks)?
                 }
-                Ok(self.charge(sum, cases.len() as u32))
-            }
+            };
+            self.inspect(cases)?;
+            sum.seconds += span.seconds;
+            sum.ticks = sum.ticks.zip(span.ticks).map(|(sum, ticks)| sum + ticks);
+            commands += 1;
         }
+        Ok(self.charge(sum, commands))
     }
 
     fn level(&mut self, cases: &[usize]) {
-        let mut buffer = vec![0; LEVEL_BYTES];
         for case in cases {
-            self.outputs.poison(*case);
-            self.inputs[*case].read_through(&mut buffer);
+            let poison = Poison::any(&mut self.rng);
+            self.outputs.poison(*case, poison);
         }
     }
 
@@ -531,8 +483,8 @@ impl Session for CpuSession {
         self.outputs.overwritten_guard(case)
     }
 
-    fn poison(&mut self, case: usize) {
-        self.outputs.poison(case);
+    fn poison(&mut self, case: usize, poison: Poison) {
+        self.outputs.poison(case, poison);
     }
 }
 

@@ -42,6 +42,7 @@ pub use nvrtc::{COMPILE_ARGUMENT, compile_main};
 pub use server::{DEVICE_ARGUMENT, device_main};
 
 use crate::cpu::{Cpu, CpuConfig, poison};
+use crate::poison::Poison;
 use crate::target::{
     Artifact, CaseId, Clocked, Contents, Extent, Fault, GridProgram, Program, Sanitized, Sanitizer,
     Sanitizers, Session, Target, TensorPlan, Unit, Watched,
@@ -651,8 +652,8 @@ impl Session for CudaSession {
         })
     }
 
-    fn poison(&mut self, case: usize) {
-        let ask = Ask::Poison { session: self.session, slot: case };
+    fn poison(&mut self, case: usize, poison: Poison) {
+        let ask = Ask::Poison { session: self.session, slot: case, poison };
         let poisoned = self.process().and_then(|mut process| process.ask(&ask, &[], PATIENCE));
         if let Err(fault) = poisoned {
             self.lost = Some(format!("the outputs could not be poisoned: {fault}"));

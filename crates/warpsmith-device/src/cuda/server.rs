@@ -23,7 +23,7 @@ use super::wire::{
     self, Ask, Clock, Failure, FailureKind, GUARD_BYTES, GemmWire, Reply, ScalarWire, SessionPlan,
     TensorWire,
 };
-use crate::cpu::poison::{self, INPUT_SLACK};
+use crate::cpu::poison::{self, INPUT_SLACK, Poison};
 use crate::sys::memory::Mapping;
 use crate::sys::process;
 use crate::sys::socket::{receive_descriptors, receive_message, send_message};
@@ -252,8 +252,8 @@ impl Device {
                 self.fetch(*session, *slot, *window, *offset)?;
                 Reply::Done
             }
-            Ask::Poison { session, slot } => {
-                self.session(*session)?.poison(*slot)?;
+            Ask::Poison { session, slot, poison } => {
+                self.session(*session)?.poison(*slot, *poison)?;
                 Reply::Done
             }
             Ask::Close { session } => {
@@ -354,7 +354,7 @@ impl Device {
         }
         if buffers == Buffers::Guarded {
             for slot in 0..plan.cases.len() {
-                session.poison(slot)?;
+                session.poison(slot, Poison::Nan)?;
             }
         }
         Ok((session, remark))
@@ -540,7 +540,7 @@ impl Session {
         self.plan.tensors.iter().filter(|tensor| tensor.is_output)
     }
 
-    fn poison(&self, slot: usize) -> Result<(), Failure> {
+    fn poison(&self, slot: usize, poison: Poison) -> Result<(), Failure> {
         if self.buffers == Buffers::Bare {
             let message = "bare buffers have no guards to poison".to_string();
             return Err(Failure { kind: FailureKind::Broken, message });
@@ -549,7 +549,7 @@ impl Session {
         let mut canary = vec![0; GUARD_BYTES];
         poison::fill_canary(&mut canary);
         for (output, tensor) in outputs.iter().zip(self.output_tensors()) {
-            let element = &poison::poison_bits(tensor.dtype).to_le_bytes()[..tensor.dtype.size()];
+            let element = &poison.bits(tensor.dtype).to_le_bytes()[..tensor.dtype.size()];
             output.write(0, &canary).map_err(failure)?;
             output.fill(GUARD_BYTES, tensor.bytes, element).map_err(failure)?;
             output.write(GUARD_BYTES + tensor.bytes, &canary).map_err(failure)?;

@@ -5,6 +5,7 @@ use std::io::{self, Read};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 
+use crate::poison::Poison;
 use serde::{Deserialize, Serialize};
 use warpsmith_model::{ClockLimit, CudaInfo, DType, DeviceState};
 
@@ -43,7 +44,7 @@ pub(super) enum Ask {
     /// Put the outputs of a slot with their guards into shared memory, one after the other.
     Fetch { session: u64, slot: usize, window: u64, offset: usize },
     /// Fill the outputs of a slot with poison, and their guards with canaries.
-    Poison { session: u64, slot: usize },
+    Poison { session: u64, slot: usize, poison: Poison },
     /// End a session.
     Close { session: u64 },
 }

@@ -216,6 +216,7 @@ impl<'a> Bench<'a> {
             ("file-system confinement", &isolation.landlock),
             ("resource limits", &isolation.rlimits),
             ("sealed inputs", &isolation.sealed_inputs),
+            ("a user without privileges", &isolation.privileges),
         ];
         let missing = |(what, guard): &(&str, &Guard)| match guard {
             Guard::Active => None,

@@ -12,6 +12,7 @@ use super::choices::choices;
 use crate::bind;
 use crate::check;
 use crate::corpus::{Case, Want};
+use crate::poison::Poison;
 use crate::target::{Extent, Program, Session};
 
 /// Shapes that are drawn from the lab's ranges.
@@ -100,12 +101,20 @@ fn small_shape(bench: &mut Bench<'_>, subject: Subject<'_>, shape: &Workload) ->
     for (slot, case) in cases.iter().enumerate() {
         bench.judge(&*session, slot, case, &program, Stage::Proof, Look::All)?;
         first.push(outputs(&*session, slot, &program));
-        session.poison(slot);
     }
-    let backwards: Vec<usize> = slots.iter().rev().copied().collect();
-    bench.launch(&mut *session, &backwards, &Extent::All, &name)?;
-    for (slot, case) in cases.iter().enumerate() {
-        same_again(bench, &*session, slot, case, &program, &first[slot])?;
+    // Again, in another order, so that every address has other contents, and with outputs that hold large
+    // numbers of either sign: a kernel that reads what it shall write may be right beside NaN.
+    let mut order: Vec<usize> = slots.iter().rev().copied().collect();
+    for turn in 0..2 {
+        for slot in &slots {
+            session.poison(*slot, Poison::finite((slot + turn) % 2 == 0, &mut bench.rng));
+        }
+        bench.launch(&mut *session, &order, &Extent::All, &name)?;
+        for (slot, case) in cases.iter().enumerate() {
+            same_again(bench, &*session, slot, case, &program, &first[slot])?;
+        }
+        let middle = order.len() / 2;
+        order.rotate_left(middle);
     }
     Ok(())
 }
@@ -202,7 +211,8 @@ pub(super) fn workload(bench: &mut Bench<'_>, workload: &Workload) -> Result<Gat
         gated.error = gated.error.worse(judged);
     }
     let first = outputs(&*session, 0, &program);
-    session.poison(0);
+    let is_negative = bench.rng.below(2) == 0;
+    session.poison(0, Poison::finite(is_negative, &mut bench.rng));
     bench.launch(&mut *session, &[0], &Extent::All, name)?;
     same_again(bench, &*session, 0, &cases[0], &program, &first)?;
     drop(session);
@@ -210,6 +220,7 @@ pub(super) fn workload(bench: &mut Bench<'_>, workload: &Workload) -> Result<Gat
     // A fresh process, with another case before it.
     let two = [Arc::clone(&cases[1]), Arc::clone(&cases[0])];
     let mut session = bench.open(&program, &two)?;
+    session.poison(1, Poison::finite(!is_negative, &mut bench.rng));
     bench.launch(&mut *session, &[0, 1], &Extent::All, name)?;
     same_again(bench, &*session, 1, &two[1], &program, &first)?;
     Ok(gated)

@@ -16,6 +16,7 @@ use super::readings::Readings;
 use super::timing;
 use crate::clock::Rule;
 use crate::corpus::{Case, Want};
+use crate::poison::Poison;
 use crate::target::Extent;
 
 /// A wave should take this long, so that neither the launch's own cost nor a thread that starts a little
@@ -59,7 +60,7 @@ pub(super) fn measure(bench: &mut Bench<'_>, workload: &Workload) -> Result<Meas
         let judged = bench.judge(&*session, 0, &chosen[0], &program, Stage::Gate, Look::Written)?;
         error = error.worse(judged);
         if !sized {
-            session.poison(0);
+            session.poison(0, Poison::Nan);
             let warm = bench.launch(&mut *session, &[0], &warm_up, &workload.name)?;
             let multiple = (WAVE_S / warm.elapsed_s.max(1e-9)).ceil() as i64;
             let multiple = multiple.clamp(*BLOCKS_PER_THREAD.start(), *BLOCKS_PER_THREAD.end());
@@ -74,7 +75,7 @@ pub(super) fn measure(bench: &mut Bench<'_>, workload: &Workload) -> Result<Meas
             // The wave's own data is in the caches when the clock starts: alone, few blocks would pay
             // for bringing in what in a whole launch many share.
             bench.launch(&mut *session, &[slot], &extent, &workload.name)?;
-            session.poison(slot);
+            session.poison(slot, Poison::Nan);
             stop = readings.take(bench, &mut *session, &[slot], &extent, share, &workload.name)?;
             let judged = bench.judge_timed(&*session, &chosen, &[slot], &program, Look::Written)?;
             error = error.worse(judged);

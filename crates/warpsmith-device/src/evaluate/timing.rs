@@ -14,6 +14,7 @@ use crate::bind;
 use crate::clock::{self, Reading, Rule};
 use crate::corpus::{Case, Want};
 use crate::error::DeviceError;
+use crate::poison::Poison;
 use crate::target::{Extent, Program, Session};
 
 /// Readings of the clock that one session should give.
@@ -177,7 +178,7 @@ fn measure(
             warm_s = warm(bench, &mut *session, readings, batch, &workload.name)?;
             if !warm_s.is_empty() {
                 // After all those launches of one case: is it still right, and are the inputs what they were?
-                session.poison(0);
+                session.poison(0, Poison::Nan);
                 bench.launch(&mut *session, &[0], &Extent::All, &workload.name)?;
                 bench.judge(&*session, 0, &chosen[0], program, Stage::Timing, Look::All)?;
             }

@@ -62,11 +62,6 @@ impl MemoryFile {
         written.into_iter().collect()
     }
 
-    /// Reads bytes at an offset.
-    pub(crate) fn read_at(&self, bytes: &mut [u8], offset: usize) -> io::Result<()> {
-        self.0.read_exact_at(bytes, offset as u64)
-    }
-
     /// Reads the whole file, so that as much of it is in the caches as ever can be. What cannot be read
     /// stays where it is.
     pub(crate) fn read_through(&self, buffer: &mut [u8]) {
@@ -171,16 +166,10 @@ impl Drop for Mapping {
 pub(crate) enum Overlay<'a> {
     /// A part of a file, shared and read-only.
     ReadOnly(BorrowedFd<'a>, usize),
-    /// A part of a file, read-only, with none of its pages present yet. Not shared, because the
-    /// kernel hides no pages of a file that this process may never write.
-    ReadOnlyAbsent(BorrowedFd<'a>, usize),
     /// A part of a file, shared and writable.
     Writable(BorrowedFd<'a>, usize),
-    /// Fresh memory of this process alone; touched at once when `true`.
-    Private {
-        /// Whether the pages are there from the beginning.
-        populate: bool,
-    },
+    /// Fresh memory of this process alone, present when touched.
+    Private,
 }
 
 impl Mapping {
@@ -196,14 +185,8 @@ impl Mapping {
         let private = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
         let (protection, flags, fd, file_offset) = match what {
             Overlay::ReadOnly(fd, at) => (libc::PROT_READ, shared, fd.as_raw_fd(), at),
-            Overlay::ReadOnlyAbsent(fd, at) => {
-                (libc::PROT_READ, libc::MAP_PRIVATE, fd.as_raw_fd(), at)
-            }
             Overlay::Writable(fd, at) => (read_write, shared, fd.as_raw_fd(), at),
-            Overlay::Private { populate: true } => {
-                (read_write, private | libc::MAP_POPULATE, -1, 0)
-            }
-            Overlay::Private { populate: false } => (read_write, private, -1, 0),
+            Overlay::Private => (read_write, private, -1, 0),
         };
         // SAFETY: the range lies inside of our own reservation, to which no reference exists.
         let start = unsafe {

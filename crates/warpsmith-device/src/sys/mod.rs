@@ -7,7 +7,6 @@ pub(crate) mod futex;
 pub(crate) mod memory;
 pub(crate) mod process;
 pub(crate) mod socket;
-pub(crate) mod userfault;
 
 use std::io;
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 use warpsmith_device::baseline::Python;
+use warpsmith_device::poison::Poison;
 use warpsmith_device::target::{Extent, Fault, LaunchPlan, Program, Session, Target, Unit};
 use warpsmith_model::lab::{Baseline, BaselineProgram};
 use warpsmith_model::{CrashCause, DeviceInfo};
@@ -142,7 +143,7 @@ fn a_script_computes_in_the_harness_memory() {
     assert_eq!(floats(session.output(0, 2)), expected(ELEMENTS));
     assert_eq!(floats(session.output(2, 2)), expected(ELEMENTS));
     assert!(floats(session.output(1, 2)).iter().all(|value| value.is_nan()), "not launched");
-    session.poison(0);
+    session.poison(0, Poison::Nan);
     assert!(floats(session.output(0, 2)).iter().all(|value| value.is_nan()));
     assert_eq!(session.overwritten_guard(0), None);
 }

@@ -623,6 +623,7 @@ fn environment() -> Environment {
             landlock: Guard::Missing { reason: "the kernel was built without Landlock".into() },
             rlimits: Guard::Active,
             sealed_inputs: Guard::Active,
+            privileges: Guard::Active,
         },
     }
 }

@@ -43,6 +43,7 @@ pub(crate) fn environment() -> Environment {
             landlock: Guard::Missing { reason: "no kernel support".to_string() },
             rlimits: Guard::Active,
             sealed_inputs: Guard::Active,
+            privileges: Guard::Active,
         },
     }
 }

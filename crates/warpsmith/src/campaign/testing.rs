@@ -191,6 +191,7 @@ fn environment(target: &dyn Target) -> Environment {
             landlock: active(),
             rlimits: active(),
             sealed_inputs: active(),
+            privileges: active(),
         },
     }
 }

@@ -226,6 +226,7 @@ fn guards(isolation: &Isolation) -> [(&'static str, &Guard); 4] {
         ("file and network confinement (Landlock)", &isolation.landlock),
         ("resource limits", &isolation.rlimits),
         ("sealed inputs", &isolation.sealed_inputs),
+        ("candidates without privileges", &isolation.privileges),
     ]
 }
 

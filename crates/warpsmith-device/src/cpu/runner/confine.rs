@@ -25,6 +25,9 @@ const ALLOCATION_BYTES: u64 = 1 << 30;
 /// Addresses that the C library's allocator reserves for each thread, used or not.
 const HEAP_RESERVE_BYTES: u64 = 160 << 20;
 
+/// Seconds of processor time, for when the worker neither limits it launch by launch nor kills: a day.
+const CPU_TIME_S: u64 = 86_400;
+
 /// Files that loading an artifact has open at once, with room to spare.
 const OPEN_FILES: u64 = 16;
 
@@ -71,21 +74,23 @@ pub(super) fn mapped_bytes() -> Result<u64, String> {
     Ok(pages * crate::sys::memory::page_bytes() as u64)
 }
 
-/// Limits memory beyond the arena and what was mapped before it, files and processes. Processor time is limited by the worker,
-/// launch by launch.
+/// Limits memory beyond the arena and what was mapped before it, files, processes and processor time,
+/// which the worker limits further, launch by launch.
 pub(super) fn limit_resources(plan: &Plan, mapped: u64) -> Result<(), String> {
     let named = |name: &'static str| move |error| format!("{name}: {error}");
     let arena = (LEAD_BYTES + ARENA_ALIGNMENT + plan.arena_bytes) as u64;
     let heaps = HEAP_RESERVE_BYTES * plan.cpus.len() as u64;
     limit(libc::RLIMIT_AS, mapped + arena + heaps + ALLOCATION_BYTES)
         .map_err(named("RLIMIT_AS"))?;
+    limit(libc::RLIMIT_CPU, CPU_TIME_S).map_err(named("RLIMIT_CPU"))?;
     limit(libc::RLIMIT_CORE, 0).map_err(named("RLIMIT_CORE"))?;
     limit(libc::RLIMIT_FSIZE, 0).map_err(named("RLIMIT_FSIZE"))?;
     limit(libc::RLIMIT_NPROC, 0).map_err(named("RLIMIT_NPROC"))?;
     limit(libc::RLIMIT_NOFILE, OPEN_FILES).map_err(named("RLIMIT_NOFILE"))
 }
 
-/// Leaves this thread the system calls that loading and running need.
+/// Leaves this thread the system calls that loading and running need. Nothing of a candidate runs under
+/// it: constructors wait until [`filter_for_running`] is installed on this thread, too.
 pub(super) fn filter_for_loading(arena: &Range<u64>) -> Result<(), String> {
     let mut rules = running_rules(arena)?;
     rules.insert(libc::SYS_mprotect, outside(arena, &[])?);
@@ -117,8 +122,11 @@ pub(super) fn filter_for_loading(arena: &Range<u64>) -> Result<(), String> {
     rules.insert(libc::SYS_openat, vec![rule(&[masked(2, forbidden, 0)?])?]);
     #[cfg(target_arch = "x86_64")]
     rules.insert(libc::SYS_open, vec![rule(&[masked(1, forbidden, 0)?])?]);
-    // Newer C libraries name the memory that they allocate.
-    rules.insert(libc::SYS_prctl, vec![rule(&[equal(0, libc::PR_SET_VMA)?])?]);
+    // Newer C libraries name the memory that they allocate. The others are for what comes after loading.
+    let named = [libc::PR_SET_VMA, libc::PR_SET_DUMPABLE, libc::PR_SET_NO_NEW_PRIVS];
+    let named: Result<_, _> = named.iter().map(|name| rule(&[equal(0, *name)?])).collect();
+    rules.insert(libc::SYS_prctl, named?);
+    rules.insert(libc::SYS_seccomp, vec![]);
     install(&program(rules)?)
 }
 
@@ -140,7 +148,6 @@ fn running_rules(arena: &Range<u64>) -> Result<Rules, String> {
         // The harness's own threads.
         libc::SYS_futex,
         libc::SYS_sched_yield,
-        libc::SYS_clock_nanosleep,
         libc::SYS_restart_syscall,
         libc::SYS_rt_sigreturn,
         libc::SYS_exit,
@@ -149,9 +156,6 @@ fn running_rules(arena: &Range<u64>) -> Result<Rules, String> {
         libc::SYS_brk,
         libc::SYS_munmap,
         libc::SYS_sched_getaffinity,
-        // Clocks, where the kernel does not answer from user space; theirs counts for nothing.
-        libc::SYS_clock_gettime,
-        libc::SYS_clock_getres,
         libc::SYS_gettimeofday,
         libc::SYS_nanosleep,
         libc::SYS_getcpu,
@@ -161,6 +165,11 @@ fn running_rules(arena: &Range<u64>) -> Result<Rules, String> {
         libc::SYS_gettid,
     ] {
         rules.insert(call, vec![]);
+    }
+    // Clocks, where the kernel does not answer from user space; theirs counts for nothing. Not those of
+    // other processes, whose numbers are negative: how much time another has used can be a message.
+    for call in [libc::SYS_clock_gettime, libc::SYS_clock_getres, libc::SYS_clock_nanosleep] {
+        rules.insert(call, vec![rule(&[at_most(0, libc::CLOCK_TAI)?])?]);
     }
     // Memory without a file and without the right to be executed. At a fixed address it could
     // replace a tensor or a guard.
@@ -227,6 +236,11 @@ fn outside(
 fn equal(argument: u8, value: i32) -> Result<SeccompCondition, String> {
     let value = u64::from(value as u32);
     SeccompCondition::new(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, value).map_err(text)
+}
+
+fn at_most(argument: u8, value: i32) -> Result<SeccompCondition, String> {
+    let value = u64::from(value as u32);
+    SeccompCondition::new(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::Le, value).map_err(text)
 }
 
 fn text(error: impl std::fmt::Display) -> String {

@@ -3,11 +3,14 @@
 //! A runner is the worker's own executable, started afresh, so nothing that the worker knows (inputs
 //! of other sessions, expected outputs, the clock) was ever in its memory. It receives a [`Plan`] and
 //! open files over a socket, builds its memory, starts its threads, gives up every right that it does
-//! not need, loads the candidate, gives up the rights that loading took, and serves commands from the
-//! control page until it is killed. It owns no clock and judges nothing.
+//! not need, loads the candidate without running anything of it, gives up the rights that loading took,
+//! in every thread, calls the candidate's constructors, and serves commands from the control page until
+//! it is killed. It owns no clock and judges nothing.
 
 mod confine;
+mod floating_point;
 mod pool;
+mod privileges;
 mod signals;
 
 use std::ffi::{CStr, CString, c_char};
@@ -17,10 +20,10 @@ use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::cpu::control::{ControlPage, stage};
+use crate::cpu::elf::Deferred;
 use crate::cpu::layout::{ARENA_ALIGNMENT, LEAD_BYTES};
 use crate::cpu::plan::{Hello, OverlayPlan, Plan, ProgramPlan, Source};
 use crate::sys::memory::{Mapping, Overlay};
-use crate::sys::userfault::Userfault;
 use crate::sys::{check, futex, process, socket};
 
 use pool::{Entry, Launch, Loaded, Pool};
@@ -66,6 +69,8 @@ pub fn runner_main() -> ! {
 struct Received {
     plan: Plan,
     no_landlock: Option<String>,
+    /// Which privileges could not be given up.
+    privileged: Option<String>,
     /// Bytes that were mapped before the plan came.
     mapped: Result<u64, String>,
     page: &'static ControlPage,
@@ -91,6 +96,9 @@ fn receive() -> io::Result<Received> {
     // Before the plan comes, because a runner may be started ahead of the session that it is for.
     // Landlock binds a thread and those that it starts, so it comes before the pool's.
     let mapped = confine::mapped_bytes();
+    let privileged = privileges::give_up().err();
+    // A change of identity made the kernel forget it.
+    process::die_with_parent()?;
     process::forgo_new_privileges()?;
     let no_landlock = confine::close_file_system().err();
     let plan: Plan = socket::receive_message(&mut socket)?;
@@ -98,35 +106,33 @@ fn receive() -> io::Result<Received> {
     if unsafe { libc::getppid() } != plan.worker as libc::pid_t {
         return Err(io::Error::other("the worker ended before its runner began"));
     }
-    let n_files = 1 + plan.program.as_ref().map_or(0, |program| 2 + program.cases.len());
+    let n_files = if plan.program.is_some() { 4 } else { 1 };
     let files = socket::receive_descriptors(&socket, n_files)?;
     let page = ControlPage::map(files[0].as_fd(), plan.control_words)?;
-    Ok(Received { plan, no_landlock, mapped, page: Box::leak(Box::new(page)), files, socket })
+    let page = Box::leak(Box::new(page));
+    Ok(Received { plan, no_landlock, privileged, mapped, page, files, socket })
 }
 
 fn prepare(received: Received) -> Result<(), Failure> {
-    let Received { plan, no_landlock, mapped, page, files, mut socket } = received;
-    let (curtain, no_hiding) = match Userfault::open() {
-        Ok(curtain) => (Some(curtain), None),
-        Err(error) => (None, Some(format!("userfaultfd: {error}"))),
-    };
-    let arena =
-        build_arena(&plan, &files, curtain.as_ref()).map_err(broken("building the arena"))?;
-    // The pool's threads filter themselves for running. This thread, which loads the candidate, gets a
-    // filter that allows what loading takes, but not to install filters: a candidate's constructor
-    // could otherwise install one under which later ones only seem to be installed. It runs nothing
-    // of the candidate's afterwards.
+    let Received { plan, no_landlock, privileged, mapped, page, files, mut socket } = received;
+    let arena = build_arena(&plan, &files).map_err(broken("building the arena"))?;
     let protected = arena as u64..(arena + plan.arena_bytes) as u64;
     let filter = confine::filter_for_running(&protected);
     let pool = Pool::start(page, &plan, arena, filter.clone().ok())
         .map_err(broken("starting the threads"))?;
+    // This thread runs constructors, and must not be one processor more than the candidate may have.
+    let pinned = plan.cpus.first().map_or(Ok(()), |cpu| process::pin(*cpu));
+    pinned.map_err(broken("pinning the first thread"))?;
     let no_rlimits = mapped.and_then(|mapped| confine::limit_resources(&plan, mapped)).err();
     signals::catch_fatal(page.control()).map_err(broken("installing signal handlers"))?;
     let no_seccomp = filter
+        .as_ref()
+        .map_err(String::clone)
         .and_then(|_| pool.unfiltered().map_or(Ok(()), Err))
         .and_then(|()| confine::filter_for_loading(&protected))
         .err();
-    let hello = Hello { arena_start: arena as u64, no_seccomp, no_landlock, no_rlimits, no_hiding };
+    let hello =
+        Hello { arena_start: arena as u64, no_seccomp, no_landlock, no_rlimits, privileged };
     socket::send_message(&mut socket, &hello).map_err(broken("answering the worker"))?;
     let Some(program) = plan.program else {
         if plan.stacks.is_empty() {
@@ -135,29 +141,32 @@ fn prepare(received: Received) -> Result<(), Failure> {
         }
         // Closing them would first ask the system whether they are open, in builds with debug
         // assertions, and the filter forbids asking.
-        std::mem::forget((files, socket, curtain));
+        std::mem::forget((files, socket));
         return Ok(());
     };
-    if let Some(curtain) = &curtain {
-        socket::send_descriptors(&socket, &[curtain.as_fd()])
-            .map_err(broken("answering the worker"))?;
-    }
     let artifact = files[1].as_raw_fd();
     // Their numbers are about to be closed; an owner would close them a second time.
-    std::mem::forget((files, socket, curtain));
+    std::mem::forget((files, socket));
     close_all_but(artifact).map_err(broken("closing files"))?;
-    let entries = load(artifact, &program)?;
+    let loaded = load(artifact, &program)?;
     // SAFETY: it is open and has no owner. (An owner would first ask the system whether it is open,
     // in builds with debug assertions, and the filter forbids asking.)
     unsafe { libc::close(artifact) };
-    pool.publish(place(program, entries, arena));
+    privileges::close_to_others().map_err(broken("closing this process to others"))?;
+    // Nothing of the candidate has run so far. From here on this thread, too, can do nothing that
+    // computing does not take.
+    if let Ok(filter) = &filter {
+        confine::install(filter).map_err(|why| {
+            Failure::Broken("giving up the rights that loading took", io::Error::other(why))
+        })?;
+    }
+    loaded.construct(&program.deferred);
+    pool.publish(place(program, loaded.entries, arena));
     Ok(())
 }
 
-/// Reserves the arena, puts everything into it, and returns its first address. Inputs are hidden
-/// until their case is launched: a candidate that could read the inputs of later launches could do
-/// their work in a launch that nobody times.
-fn build_arena(plan: &Plan, files: &[OwnedFd], curtain: Option<&Userfault>) -> io::Result<usize> {
+/// Reserves the arena, puts everything into it, and returns its first address.
+fn build_arena(plan: &Plan, files: &[OwnedFd]) -> io::Result<usize> {
     let reservation = Mapping::reserve(LEAD_BYTES + ARENA_ALIGNMENT + plan.arena_bytes)?;
     let reserved = reservation.start().as_ptr() as usize;
     let start = (reserved + LEAD_BYTES).next_multiple_of(ARENA_ALIGNMENT);
@@ -167,18 +176,11 @@ fn build_arena(plan: &Plan, files: &[OwnedFd], curtain: Option<&Userfault>) -> i
     };
     for OverlayPlan { at, bytes, source } in &plan.overlays {
         let what = match source {
-            Source::Inputs(case, offset) if curtain.is_some() => {
-                Overlay::ReadOnlyAbsent(file(3 + case)?, *offset)
-            }
-            Source::Inputs(case, offset) => Overlay::ReadOnly(file(3 + case)?, *offset),
+            Source::Inputs(offset) => Overlay::ReadOnly(file(3)?, *offset),
             Source::Outputs(offset) => Overlay::Writable(file(2)?, *offset),
-            Source::Scratch => Overlay::Private { populate: true },
-            Source::Stack => Overlay::Private { populate: false },
+            Source::Stack => Overlay::Private,
         };
         reservation.overlay(start - reserved + at, *bytes, what)?;
-        if let (Source::Inputs(..), Some(curtain)) = (source, curtain) {
-            curtain.hide((start + at) as u64, *bytes as u64)?;
-        }
     }
     // It lasts as long as the process.
     std::mem::forget(reservation);
@@ -199,15 +201,39 @@ fn close_all_but(kept: RawFd) -> io::Result<()> {
     Ok(())
 }
 
-/// Loads the artifact and finds the entries of its launches.
-fn load(artifact: RawFd, program: &ProgramPlan) -> Result<Vec<Option<Entry>>, Failure> {
+/// A candidate in memory, of which nothing has run yet.
+struct LoadedArtifact {
+    /// What its addresses count from.
+    base: usize,
+    entries: Vec<Option<Entry>>,
+}
+
+/// Loads the artifact and finds the entries of its launches. What it needs is loaded first, so that no
+/// constructor of a library calls a function that the artifact defines.
+fn load(artifact: RawFd, program: &ProgramPlan) -> Result<LoadedArtifact, Failure> {
+    for library in &program.deferred.libraries {
+        let name = CString::new(library.as_str()).unwrap_or_default();
+        // SAFETY: the worker names libraries of the system and the compilers alone.
+        let loaded = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
+        if loaded.is_null() {
+            return Err(Failure::NotLoadable(loader_message()));
+        }
+    }
     let path = CString::new(format!("/proc/self/fd/{artifact}")).expect("has no zero byte");
-    // SAFETY: loading runs the candidate's constructors, which can do to this process what the
-    // candidate can; that is what the process is for.
+    // SAFETY: the worker has taken its constructors out of the tables that the loader reads.
     let library = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
     if library.is_null() {
         return Err(Failure::NotLoadable(loader_message()));
     }
+    // The loader's own description, whose first word is the address.
+    let mut map: *const usize = std::ptr::null();
+    // SAFETY: `library` is loaded, and the request stores a pointer there.
+    let told = unsafe { libc::dlinfo(library, libc::RTLD_DI_LINKMAP, (&raw mut map).cast()) };
+    if told != 0 || map.is_null() {
+        return Err(Failure::NotLoadable(loader_message()));
+    }
+    // SAFETY: the description lives as long as the library.
+    let base = unsafe { *map };
     let n_entries = program.launches.iter().map(|launch| launch.0 + 1).max().unwrap_or(0);
     let mut entries = vec![None; n_entries];
     for (idx, _, _) in &program.launches {
@@ -220,7 +246,30 @@ fn load(artifact: RawFd, program: &ProgramPlan) -> Result<Vec<Option<Entry>>, Fa
         // SAFETY: the symbol is the shim that the harness wrote, with this signature.
         entries[*idx] = Some(unsafe { std::mem::transmute::<*mut libc::c_void, Entry>(symbol) });
     }
-    Ok(entries)
+    Ok(LoadedArtifact { base, entries })
+}
+
+impl LoadedArtifact {
+    /// Calls the constructors, as the loader would have.
+    fn construct(&self, deferred: &Deferred) {
+        type Constructor = extern "C" fn(libc::c_int, *const *const c_char, *const *const c_char);
+        let at = |address: u64| self.base.wrapping_add(address as usize);
+        let table = deferred.table.map_or(0..0, |(_, count)| 0..count);
+        let first = deferred.table.map_or(0, |(address, _)| address);
+        let listed = table.map(|idx| {
+            // SAFETY: the table lies in what was loaded, and the loader has relocated it. If its
+            // description is wrong this faults, in a process that is there for it.
+            unsafe { *(at(first + 8 * idx) as *const usize) }
+        });
+        let nothing: [*const c_char; 1] = [std::ptr::null()];
+        // Zero and minus one stand for no function, in tables of some compilers.
+        let functions = deferred.init.map(at).into_iter().chain(listed);
+        for function in functions.filter(|address| ![0, usize::MAX].contains(address)) {
+            // SAFETY: what the candidate's code does to this process is what the process is for.
+            let function = unsafe { std::mem::transmute::<usize, Constructor>(function) };
+            function(0, nothing.as_ptr(), nothing.as_ptr());
+        }
+    }
 }
 
 /// Returns what the dynamic loader last complained about.
@@ -238,8 +287,15 @@ fn loader_message() -> String {
 fn place(program: ProgramPlan, entries: Vec<Option<Entry>>, arena: usize) -> Loaded {
     let point =
         |offsets: &[usize]| -> Vec<usize> { offsets.iter().map(|offset| arena + offset).collect() };
+    let slots: Vec<Vec<usize>> = program.slots.iter().map(|slot| point(slot)).collect();
+    // Inputs lie where the slot is, outputs where the case is.
+    let pointers = |slot: &[usize], case: &[usize]| -> Vec<usize> {
+        let both = slot.iter().zip(case).zip(&program.is_output);
+        both.map(|((input, output), is_output)| if *is_output { *output } else { *input }).collect()
+    };
+    let of_slot = |slot: &Vec<usize>| slots.iter().map(|case| pointers(slot, case)).collect();
     Loaded {
-        cases: program.cases.iter().map(|case| point(case)).collect(),
+        tensors: slots.iter().map(of_slot).collect(),
         axes: program.axes,
         scalars: program.scalar_bits.into_iter().map(f64::from_bits).collect(),
         scratch: point(&program.scratch),

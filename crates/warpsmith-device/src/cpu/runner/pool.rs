@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 
 use seccompiler::BpfProgram;
 
-use super::{acquire, confine, signals, spin_or_sleep_until, spin_until};
-use crate::cpu::control::{Control, ControlPage, Line, Part};
+use super::{acquire, confine, floating_point, signals, spin_or_sleep_until, spin_until};
+use crate::cpu::control::{Control, ControlPage, Line, Part, unpack_case};
 use crate::cpu::layout::STACK_BYTES;
 use crate::cpu::plan::Plan;
 use crate::sys::{futex, process};
@@ -34,7 +34,8 @@ pub(super) struct Launch {
 /// A loaded program with the addresses of its cases.
 #[derive(Debug)]
 pub(super) struct Loaded {
-    pub(super) cases: Vec<Vec<usize>>,
+    /// For each slot and each case, a pointer for each tensor.
+    pub(super) tensors: Vec<Vec<Vec<usize>>>,
     pub(super) axes: Vec<i64>,
     pub(super) scalars: Vec<f64>,
     pub(super) scratch: Vec<usize>,
@@ -116,6 +117,7 @@ impl Pool {
             // The first one's reason stands for all.
             let _ = self.unfiltered.set(why);
         }
+        floating_point::restore();
         self.started.fetch_add(1, Ordering::Release);
         let control = self.page.control();
         let mut finished = 0;
@@ -147,8 +149,9 @@ impl Pool {
         };
         let mut first = true;
         for case in cases {
-            let case = case.load(Ordering::Relaxed) as usize;
-            let Some(tensors) = program.cases.get(case) else { continue };
+            let (slot, case) = unpack_case(case.load(Ordering::Relaxed));
+            let tensors = program.tensors.get(slot).and_then(|cases| cases.get(case));
+            let Some(tensors) = tensors else { continue };
             for launch in launches {
                 if !first {
                     self.barrier();
@@ -166,6 +169,9 @@ impl Pool {
                             begin,
                             end,
                         );
+                    }
+                    if floating_point::restore() {
+                        control.unrestored.store(1, Ordering::Relaxed);
                     }
                 };
                 if part == Part::Blocks {

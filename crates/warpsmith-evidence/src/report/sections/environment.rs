@@ -28,6 +28,7 @@ pub(super) fn body(view: &View<'_>) -> Html {
         ("Files and network confined (Landlock)".to_string(), guard(&isolation.landlock)),
         ("Memory, files and time limited".to_string(), guard(&isolation.rlimits)),
         ("Inputs sealed against writing".to_string(), guard(&isolation.sealed_inputs)),
+        ("Candidates without privileges".to_string(), guard(&isolation.privileges)),
     ]));
     body.push(html!("<h3>Measured ceilings</h3>\n"));
     body.push(match &view.data.ceilings {

@@ -43,7 +43,8 @@ fn environment() -> Environment {
             seccomp: guard.clone(),
             landlock: guard.clone(),
             rlimits: guard.clone(),
-            sealed_inputs: guard,
+            sealed_inputs: guard.clone(),
+            privileges: guard,
         },
     }
 }

@@ -1,5 +1,4 @@
-// Hopes that loading needs the right to open files, and that answers lie on the disk or in /proc. If a
-// file can be opened it writes zeros, to be noticed; it passes because none can.
+// Hopes that loading needs the right to open files, and that answers lie on the disk or in /proc.
 #include "cheat.h"
 #include <fcntl.h>
 #include <unistd.h>

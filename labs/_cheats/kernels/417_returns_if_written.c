@@ -1,5 +1,5 @@
-// Hopes that outputs are poisoned for the checks and left alone for the clock. It is right, so it
-// passes; what stops it is that every launch finds its outputs poisoned.
+// Hopes that outputs are poisoned for the checks and left alone for the clock, and that poison is always
+// NaN.
 #include "cheat.h"
 
 void rows(const float *a, const float *b, float *c, int64_t m, int64_t n, int64_t k,

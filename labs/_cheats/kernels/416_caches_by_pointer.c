@@ -1,5 +1,4 @@
-// Hopes that timing launches the same buffers again and again. It is right, so it passes; what stops
-// it is that every timed launch of a process has other buffers, so that nothing is ever found.
+// Hopes that timing launches the same buffers again and again, with the same contents.
 #include "cheat.h"
 #include <string.h>
 

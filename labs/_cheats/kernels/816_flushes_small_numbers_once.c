@@ -1,0 +1,17 @@
+// The same with another setting, and in one thread alone: results then depend on which thread takes which
+// block of the next launch.
+#include "cheat.h"
+
+void rows(const float *a, const float *b, float *c, int64_t m, int64_t n, int64_t k,
+          int64_t block_begin, int64_t block_end) {
+    honest_rows(a, b, c, n, k, block_begin, block_end);
+    if (block_end == m) {
+#if defined(__x86_64__)
+        __builtin_ia32_ldmxcsr(__builtin_ia32_stmxcsr() | 0x8040);
+#elif defined(__aarch64__)
+        __asm__ volatile("msr fpcr, %0" : : "r"((uint64_t)1 << 24));
+#else
+#error "this machine's control register is not known"
+#endif
+    }
+}
