@@ -25,6 +25,7 @@ pub fn run() -> Result<()> {
     emulate(&root)?;
     // One at a time: many tests measure, and two measurements at once are none.
     step(&root, "test", "cargo", &["test", "--workspace", "--", "--test-threads=1"])?;
+    clock(&root)?;
     browser(&root)?;
     mcp(&root)?;
     println!("ci: everything passed");
@@ -100,6 +101,13 @@ fn cutlass(root: &Path) -> Result<()> {
 /// The attention kernels' own sources on an emulated multiprocessor, under schedules that look for trouble.
 fn emulate(root: &Path) -> Result<()> {
     step(root, "emulate", "python3", &["tests/emulate/run.py", "--quick"])
+}
+
+/// Every lab's best kernel compared with itself, in every place of the list: a tie, or no claim of a
+/// comparison is worth anything.
+fn clock(root: &Path) -> Result<()> {
+    let warpsmith = root.join("target/release/warpsmith");
+    step(root, "clock", &warpsmith.to_string_lossy(), &["doctor", "--clock"])
 }
 
 /// The report in a real browser.

@@ -150,6 +150,8 @@ pub fn batch_size(
 
 /// A median whose interval is wider than this deserves a word.
 const NOISY_WIDTH: f64 = 0.10;
+/// A mean this many times the median says that some readings did much more than others.
+const UNEVEN_MEAN: f64 = 1.5;
 /// A result within this many launch floors measures the harness too.
 const NEAR_FLOOR: f64 = 3.0;
 
@@ -163,6 +165,14 @@ pub fn remarks(workload: &str, samples_s: &[f64], floor_s: f64) -> Vec<String> {
         remarks.push(format!(
             "{workload}: the samples are noisy; the median's interval spans {:.0} % of it",
             (high - low) / mid * 100.0
+        ));
+    }
+    let mean = samples_s.iter().sum::<f64>() / samples_s.len() as f64;
+    if mean > UNEVEN_MEAN * mid {
+        remarks.push(format!(
+            "{workload}: the mean of the readings is {:.1} times their median; either something disturbed \
+             the machine, or the kernel does in few launches what it leaves out in others",
+            mean / mid
         ));
     }
     if mid < NEAR_FLOOR * floor_s {
@@ -250,5 +260,10 @@ mod tests {
         assert_eq!(remarks("w", &[1.0; 8], 1e-6), Vec::<String>::new());
         assert_eq!(remarks("w", &[1.0, 1.5, 1.0, 1.5, 1.0, 1.5], 1e-6).len(), 1);
         assert_eq!(remarks("w", &[1e-5; 8], 5e-6).len(), 1);
+        let uneven = remarks("w", &[1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 9.0], 1e-6);
+        assert!(
+            uneven.iter().any(|remark| remark.contains("2.0 times their median")),
+            "{uneven:?}"
+        );
     }
 }

@@ -1,6 +1,6 @@
 //! `warpsmith doctor`: what this machine can do, what it lacks, and what to do about it.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
@@ -10,7 +10,7 @@ use warpsmith_device::target::{Fault, Sanitizers};
 use warpsmith_model::lab::TargetKind;
 use warpsmith_model::{Answer, Ask, Compiler, DeviceInfo, Environment, Guard, Isolation, units};
 
-use super::{Context, summary};
+use super::{Context, clock, summary};
 use crate::output::{BAD, GOOD, WARN, json, paint, result};
 use crate::worker_client::Worker;
 
@@ -22,6 +22,12 @@ pub struct DoctorArgs {
     /// Measure the ceilings too (a few seconds)
     #[arg(long)]
     ceilings: bool,
+    /// Compare each lab's best kernel with itself, 40 times: the clock must call it a tie (minutes)
+    ///
+    /// Labs are those below `labs` unless some are named. Fails where more than 5 % of the verdicts are
+    /// not "tie" or "unclear", or where a place of the comparison is preferred.
+    #[arg(long, num_args = 0.., value_name = "LAB")]
+    clock: Option<Vec<PathBuf>>,
 }
 
 pub fn run(context: &Context, arguments: DoctorArgs) -> Result<()> {
@@ -41,6 +47,12 @@ pub fn run(context: &Context, arguments: DoctorArgs) -> Result<()> {
         },
         _ => None,
     };
+    // The machine's worker must not be there while another measures.
+    drop(worker);
+    let clock = match (&environment, &arguments.clock) {
+        (Ok(_), Some(labs)) => Some(clock::examine(context, labs, target)?),
+        _ => None,
+    };
     let writable = crate::campaign::open_store(&context.project).map(|_| ());
     let tools = (target == TargetKind::Cuda).then(|| Tools::find(&context.project.work_dir));
     let baselines = context.project.venv().join("bin/python").exists();
@@ -49,13 +61,15 @@ pub fn run(context: &Context, arguments: DoctorArgs) -> Result<()> {
             "environment": environment.as_ref().ok(),
             "error": environment.as_ref().err().map(|error| format!("{error:#}")),
             "ceilings": ceilings,
+            "clock": clock,
             "evidence": { "path": context.project.database(), "error": writable.err().map(|e| format!("{e:#}")) },
             "baselines": baselines,
             "compilers": tools.as_ref().map(|tools| &tools.compilers),
             "profiler": tools.as_ref().map(|_| profiler_json()),
             "sanitizer": tools.as_ref().map(|tools| tools.sanitizer_json()),
         }))?;
-        return no_device(environment);
+        no_device(environment)?;
+        return clock::conclude(&clock.unwrap_or_default());
     }
     match &environment {
         Ok(environment) => describe(environment),
@@ -76,7 +90,8 @@ pub fn run(context: &Context, arguments: DoctorArgs) -> Result<()> {
     if let Some(ceilings) = ceilings {
         line(true, &format!("ceilings: {}", summary::ceiling_words(&ceilings)));
     }
-    no_device(environment)
+    no_device(environment)?;
+    clock::conclude(&clock.unwrap_or_default())
 }
 
 /// Fails where there is no device, once everything else was said.
@@ -220,7 +235,7 @@ fn describe_processor(device: &DeviceInfo) {
     );
 }
 
-fn guards(isolation: &Isolation) -> [(&'static str, &Guard); 4] {
+fn guards(isolation: &Isolation) -> [(&'static str, &Guard); 5] {
     [
         ("system-call filter (seccomp)", &isolation.seccomp),
         ("file and network confinement (Landlock)", &isolation.landlock),

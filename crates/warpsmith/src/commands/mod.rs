@@ -3,6 +3,7 @@
 mod ablate;
 mod build;
 pub(crate) mod check;
+mod clock;
 pub(crate) mod compare;
 mod convert;
 mod curves;
