@@ -35,9 +35,9 @@ pub struct Reading {
 impl Reading {
     /// For ranking. Every case of a reading costs the search about half a millisecond of preparing
     /// and judging, and two percent of error are lost among the five that ranking asks for.
-    pub const SHORT: Self = Self { seconds: 3e-4, floors: 30.0 };
+    pub const SHORT: Self = Self { seconds: 3e-4, floors: 20.0 };
     /// For the record and for comparisons.
-    pub const LONG: Self = Self { seconds: 1e-3, floors: 200.0 };
+    pub const LONG: Self = Self { seconds: 1e-3, floors: 60.0 };
 }
 
 /// The time to beat.
@@ -248,7 +248,7 @@ mod tests {
         };
         check(Reading::LONG, 2e-5, 5e-6, 200, 50);
         check(Reading::LONG, 2e-5, 5e-6, 20, 5);
-        check(Reading::LONG, 2e-5, 1e-4, 4000, 1000);
+        check(Reading::LONG, 2e-5, 1e-4, 4000, 300);
         check(Reading::LONG, 0.3, 5e-6, 20, 1);
         check(Reading::LONG, 2e-5, 5e-6, 2, 1);
         check(Reading::LONG, 0.0, 0.0, 8, 2);

@@ -7,8 +7,6 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use warpsmith_model::stats::quantile;
-
 use super::control::Part;
 use super::session::{CpuSession, Span};
 use crate::target::Fault;
@@ -24,12 +22,8 @@ pub(crate) struct Idle {
 /// One for all sessions of a target: only one of them runs at a time.
 pub(crate) type SharedIdle = Rc<RefCell<Idle>>;
 
-/// Commands that are remembered: enough for a quantile, few enough that it follows the machine.
+/// Commands that are remembered: enough that one of them was undisturbed, few enough to follow the machine.
 const REMEMBERED: usize = 32;
-
-/// The share of commands that cost less than what is taken off. A quarter: what is taken off must not be
-/// more than nearly every command costs, or a reading of little work would seem to take no time.
-const SHARE: f64 = 0.25;
 
 impl Idle {
     /// Measures for the first time.
@@ -53,14 +47,11 @@ impl Idle {
         Ok(())
     }
 
-    /// Returns what the harness costs at the moment.
-    pub(crate) fn typical(&self) -> Option<Span> {
-        let seconds: Vec<f64> = self.newest.iter().map(|span| span.seconds).collect();
-        let ticks: Vec<f64> =
-            self.newest.iter().filter_map(|span| Some(span.ticks? as f64)).collect();
-        Some(Span {
-            seconds: quantile(&seconds, SHARE)?,
-            ticks: quantile(&ticks, SHARE).map(|ticks| ticks as u64),
-        })
+    /// Returns what the harness costs at the moment at least. Whatever disturbs the machine makes commands
+    /// longer, and what is taken off must not be more than any command costs: a reading of little work
+    /// would seem to take no time.
+    pub(crate) fn least(&self) -> Option<Span> {
+        let seconds = self.newest.iter().map(|span| span.seconds).reduce(f64::min)?;
+        Some(Span { seconds, ticks: self.newest.iter().filter_map(|span| span.ticks).min() })
     }
 }

@@ -44,8 +44,9 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// microseconds, and milliseconds on a busy machine; all of it is on the clock.
 const STOP_DEADLINE: Duration = Duration::from_secs(2);
 
-/// The least that a reading can be: below it the clock tells nothing apart.
-const CLOCK_STEP_S: f64 = 1e-7;
+/// At least this part of what the clock showed is charged, however much the harness itself cost: a reading
+/// that is mostly harness says little, and must not say "no time".
+const LEAST_PART: u64 = 4;
 
 /// A runner that was started and waits for its plan.
 #[derive(Debug)]
@@ -253,13 +254,12 @@ impl CpuSession {
 
     /// Takes off what the harness itself cost of some commands.
     fn charge(&self, span: Span, commands: u32) -> Clocked {
-        let own = self.idle.as_ref().and_then(|idle| idle.borrow().typical()).unwrap_or_default();
+        let own = self.idle.as_ref().and_then(|idle| idle.borrow().least()).unwrap_or_default();
         let seconds = span.seconds - own.seconds * f64::from(commands);
-        let ticks = span
-            .ticks
-            .zip(own.ticks.or(Some(0)))
-            .map(|(all, own)| all.saturating_sub(own * u64::from(commands)));
-        Clocked { elapsed_s: seconds.max(CLOCK_STEP_S), ticks, state: None }
+        let least_s = span.seconds / LEAST_PART as f64;
+        let own_ticks = own.ticks.unwrap_or(0) * u64::from(commands);
+        let ticks = span.ticks.map(|all| all.saturating_sub(own_ticks).max(all / LEAST_PART));
+        Clocked { elapsed_s: seconds.max(least_s), ticks, state: None }
     }
 
     /// Measures once more what the harness itself costs, under the conditions of the next reading.
