@@ -4,7 +4,7 @@
 //! The loop that uses them is in the evaluation; here is every number that it follows.
 
 use warpsmith_model::stats::{Interval, median_interval};
-use warpsmith_model::{RequestLimits, StopReason};
+use warpsmith_model::{RequestLimits, StopReason, notes};
 
 /// When timing of one candidate on one workload stops.
 #[derive(Clone, Debug, PartialEq)]
@@ -162,10 +162,7 @@ pub fn remarks(workload: &str, samples_s: &[f64], floor_s: f64) -> Vec<String> {
         return remarks;
     };
     if (high - low) / mid > NOISY_WIDTH {
-        remarks.push(format!(
-            "{workload}: the samples are noisy; the median's interval spans {:.0} % of it",
-            (high - low) / mid * 100.0
-        ));
+        remarks.push(notes::noisy(workload, (high - low) / mid));
     }
     let mean = samples_s.iter().sum::<f64>() / samples_s.len() as f64;
     if mean > UNEVEN_MEAN * mid {
@@ -176,10 +173,7 @@ pub fn remarks(workload: &str, samples_s: &[f64], floor_s: f64) -> Vec<String> {
         ));
     }
     if mid < NEAR_FLOOR * floor_s {
-        remarks.push(format!(
-            "{workload}: the time is within {NEAR_FLOOR}x of an empty launch, so it measures the \
-             harness as well"
-        ));
+        remarks.push(notes::near_floor(workload, NEAR_FLOOR));
     }
     remarks
 }

@@ -119,8 +119,8 @@ pub fn workload_times(trial: &Trial) -> Vec<WorkloadTime> {
                 median_s: median_interval(&measurement.samples_s)?,
                 samples: measurement.samples_s.len() as u64,
                 share: measurement.share,
-                // The index has no columns for plain errors; the documents have them.
-                error: ErrorSize { plain: None, ..measurement.error },
+                // The index has no columns for plain errors and for budgets; the documents have them.
+                error: ErrorSize { plain: None, of_budget: None, ..measurement.error },
                 stop: measurement.stop,
                 launch_floor_s: measurement.launch_floor_s,
             })

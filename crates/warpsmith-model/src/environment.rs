@@ -102,6 +102,15 @@ impl DeviceInfo {
         }
     }
 
+    /// Returns how many bytes the caches hold that all processors can use: the last level, or the second
+    /// level of all of them where that is more.
+    pub fn caches_bytes(&self) -> u64 {
+        match self.cuda {
+            Some(_) => self.l2_bytes.max(self.l3_bytes),
+            None => self.l3_bytes.max(self.l2_bytes * u64::from(self.threads)),
+        }
+    }
+
     /// The names that [`DeviceInfo::constant`] knows.
     pub const CONSTANTS: [&'static str; 9] = [
         "THREADS",

@@ -30,6 +30,7 @@ pub mod expr;
 mod id;
 pub mod lab;
 mod models;
+pub mod notes;
 mod profile;
 mod record;
 mod remark;
@@ -71,7 +72,7 @@ pub use record::{
 pub use remark::{Loss, Remark, compiler_notes, remarks};
 pub use settings::{Goal, Objective, PROGRESS, RunSettings, SeedFrom, Until};
 pub use trial::{
-    Blob, Build, CrashCause, ErrorSize, Finding, LEFT_OUT_NOTE, Measurement, Mismatch,
+    Blob, BudgetShare, Build, CrashCause, ErrorSize, Finding, LEFT_OUT_NOTE, Measurement, Mismatch,
     MismatchKind, Outcome, PlainError, SANITIZER_NOTE, Stage, StopReason, Trial, Verdict,
 };
 pub use value::{DType, Params, Value};

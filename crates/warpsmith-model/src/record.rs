@@ -440,6 +440,16 @@ impl ComparisonPurpose {
             Self::Final => "compare",
         }
     }
+
+    /// Says what was compared, as a table's title has it.
+    pub fn describe(self) -> &'static str {
+        match self {
+            Self::Ladder => "rungs with their authors' parameters, to choose which is tuned",
+            Self::NewBest => "a new source against the best so far",
+            Self::Finalists => "the search's best against each other, to choose the winner",
+            Self::Final => "the final comparison",
+        }
+    }
 }
 
 /// One side of a comparison.

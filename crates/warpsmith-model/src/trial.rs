@@ -451,6 +451,32 @@ pub struct ErrorSize {
     /// The same in plain numbers; none where it is a bound, and in evidence from before it was kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plain: Option<PlainError>,
+    /// The same as shares of what the inputs' own distribution allows; none where it is a bound, and in
+    /// evidence from before it was kept. The worst share need not be that of the worst error: a
+    /// distribution may have a wider budget than the others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub of_budget: Option<BudgetShare>,
+}
+
+/// How much of its budget an error uses up: more than 1 of either fails.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct BudgetShare {
+    /// The largest element's error over what an element may be off.
+    pub element: f64,
+    /// The error's norm over what it may be.
+    pub norm: f64,
+}
+
+impl BudgetShare {
+    /// Returns the larger share of each kind.
+    pub fn worse(self, other: Self) -> Self {
+        Self { element: self.element.max(other.element), norm: self.norm.max(other.norm) }
+    }
+
+    /// Returns the share that is nearer to failing.
+    pub fn worst(self) -> f64 {
+        self.element.max(self.norm)
+    }
 }
 
 /// The size of the largest error, without regard to a type or a row.
@@ -486,10 +512,15 @@ impl ErrorSize {
             (Some(one), Some(other)) => Some(one.worse(other)),
             (one, other) => one.or(other),
         };
+        let of_budget = match (self.of_budget, other.of_budget) {
+            (Some(one), Some(other)) => Some(one.worse(other)),
+            (one, other) => one.or(other),
+        };
         Self {
             element_eps: self.element_eps.max(other.element_eps),
             norm_eps: self.norm_eps.max(other.norm_eps),
             plain,
+            of_budget,
         }
     }
 }

@@ -21,6 +21,23 @@ pub fn bytes(count: f64) -> String {
     scaled(count, &[(kib * kib * kib, "GiB"), (kib * kib, "MiB"), (kib, "KiB"), (1.0, "B")])
 }
 
+/// Formats a share (`62 %`, `4.1 %`).
+pub fn percent(share: f64) -> String {
+    let percent = share * 100.0;
+    let digits = if percent.abs() < 9.95 { 1 } else { 0 };
+    format!("{percent:.digits$} %")
+}
+
+/// Formats a ratio (`1.25x`) with three significant digits.
+pub fn ratio(value: f64) -> String {
+    let digits = match value.abs() {
+        size if size >= 99.95 => 0,
+        size if size >= 9.995 => 1,
+        _ => 2,
+    };
+    format!("{value:.digits$}x")
+}
+
 /// Formats with three significant digits in the largest unit that is not above the value.
 fn scaled(value: f64, units: &[(f64, &str)]) -> String {
     let smallest = units.len() - 1;
@@ -46,5 +63,14 @@ mod tests {
         assert_eq!(time(3e-12), "0.00 ns");
         assert_eq!(flops(9.82e10), "98.2 GFLOP/s");
         assert_eq!(bytes(32768.0), "32.0 KiB");
+    }
+
+    #[test]
+    fn shares_and_ratios_are_short() {
+        assert_eq!(percent(0.0123), "1.2 %");
+        assert_eq!(percent(0.62), "62 %");
+        assert_eq!(ratio(8.314), "8.31x");
+        assert_eq!(ratio(41.23), "41.2x");
+        assert_eq!(ratio(123.4), "123x");
     }
 }

@@ -17,7 +17,7 @@ mod scan;
 
 use warpsmith_model::lab::Tolerance;
 use warpsmith_model::rng::Rng;
-use warpsmith_model::{DType, ErrorSize, Mismatch, MismatchKind, PlainError, Stage};
+use warpsmith_model::{BudgetShare, DType, ErrorSize, Mismatch, MismatchKind, PlainError, Stage};
 
 use crate::element::{element_at, least_normal, widen, widen_to_single};
 use crate::inputs::FLAT_ROW;
@@ -214,8 +214,27 @@ impl Budget {
             element_eps: self.element / self.epsilon,
             norm_eps: self.norm / self.epsilon,
             plain: None,
+            of_budget: None,
         }
     }
+
+    /// Returns the size of an error that is within it.
+    fn error_size(&self, worst: f64, norm: f64, plain: PlainError) -> ErrorSize {
+        ErrorSize {
+            element_eps: worst / self.epsilon,
+            norm_eps: norm / self.epsilon,
+            plain: Some(plain),
+            of_budget: Some(BudgetShare {
+                element: share(worst, self.element),
+                norm: share(norm, self.norm),
+            }),
+        }
+    }
+}
+
+/// Returns the share of a bound that an error uses up; no error uses up none, not even of nothing.
+fn share(error: f64, bound: f64) -> f64 {
+    if error == 0.0 { 0.0 } else { error / bound }
 }
 
 /// A wrong output, before it is known where in the gate it was found.
@@ -292,11 +311,7 @@ pub fn compare(
     let passes =
         found.error_norm.is_finite() && found.worst <= budget.element && norm <= budget.norm;
     if passes {
-        return Ok(ErrorSize {
-            element_eps: found.worst / budget.epsilon,
-            norm_eps: norm / budget.epsilon,
-            plain: Some(found.plain),
-        });
+        return Ok(budget.error_size(found.worst, norm, found.plain));
     }
     compare_carefully(out, expected, budget, coverage)
 }
@@ -402,11 +417,7 @@ fn compare_carefully(
         let all = Tally { count: judged, first: 0 };
         return wrong(MismatchKind::Norm, &all, worst_idx, norm / budget.norm, judged);
     }
-    Ok(ErrorSize {
-        element_eps: worst / budget.epsilon,
-        norm_eps: norm / budget.epsilon,
-        plain: Some(plain),
-    })
+    Ok(budget.error_size(worst, norm, plain))
 }
 
 /// Returns the chunks in which anything is written.

@@ -47,7 +47,32 @@ const NO_ERROR: ErrorSize = ErrorSize {
     element_eps: 0.0,
     norm_eps: 0.0,
     plain: Some(PlainError { absolute: 0.0, relative: 0.0 }),
+    of_budget: Some(BudgetShare { element: 0.0, norm: 0.0 }),
 };
+
+/// A wide distribution's error was once held against the budget of the narrow ones, and a kernel that
+/// passed seemed to use up 183 % of it.
+#[test]
+fn an_error_is_a_share_of_the_budget_of_its_own_inputs() {
+    let plan = plan(&[4, 300], DType::F32);
+    let exact = widen(DType::F32, &narrow(DType::F32, &answer(plan.elements())));
+    let largest = (0..exact.len()).max_by(|a, b| exact[*a].abs().total_cmp(&exact[*b].abs()));
+    let expected = Expected::new(&plan, Values::Double(exact.clone()), 0.0).expect("finite");
+    let size = |scale: f64, relative: f64| {
+        let mut got = exact.clone();
+        got[largest.expect("elements")] *= 1.0 + relative;
+        let bytes = narrow(DType::F32, &got);
+        let tolerance = Tolerance { element_eps: 4.0, norm_eps: 2.0 };
+        let budget = Budget::new(&tolerance, scale, DType::F32);
+        compare(&bytes, &expected, &budget, &Coverage::Whole).expect("within its budget")
+    };
+    let eps = DType::F32.epsilon();
+    let (narrow, wide) = (size(1.0, 2.0 * eps), size(8.0, 16.0 * eps));
+    let worst = narrow.worse(wide);
+    assert!(worst.element_eps > 4.0, "more than the narrow budget has: {worst:?}");
+    let share = worst.of_budget.expect("a share");
+    assert!(share.worst() > 0.2 && share.worst() <= 1.0, "{share:?}");
+}
 
 #[test]
 fn the_answer_itself_has_no_error() {

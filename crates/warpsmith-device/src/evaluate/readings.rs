@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use warpsmith_model::{DeviceState, StopReason, stats};
+use warpsmith_model::{DeviceState, StopReason, notes, stats};
 
 use super::bench::{Bench, Stop};
 use crate::clock::{self, Rule};
@@ -100,9 +100,7 @@ impl Readings {
         if is_late && !self.gave_up && self.counted.len() < self.rule.min_samples {
             self.gave_up = true;
             self.counted.append(&mut self.disturbed);
-            bench.notes.push(format!(
-                "{workload}: something else kept the machine busy or slow; its readings count nevertheless"
-            ));
+            bench.notes.push(notes::busy(workload));
         }
         let samples_s: Vec<f64> = self.counted.iter().map(|reading| reading.time_s).collect();
         Ok(clock::decide(&self.rule, &samples_s, spent_s))
@@ -127,16 +125,12 @@ impl Readings {
         let mut ticks: Vec<u64> = self.counted.iter().filter_map(|reading| reading.ticks).collect();
         let warm_up = clock::warm_up(&samples_s);
         if warm_up > 0 {
-            let what = format!("{workload}: {warm_up} leading sample(s) left out as warm-up");
-            bench.notes.push(what);
+            bench.notes.push(notes::warm_up(workload, warm_up));
             samples_s.drain(..warm_up);
             ticks.drain(..warm_up.min(ticks.len()));
         }
         if !self.disturbed.is_empty() {
-            bench.notes.push(format!(
-                "{workload}: {} reading(s) taken again, because something else slowed the machine",
-                self.disturbed.len()
-            ));
+            bench.notes.push(notes::taken_again(workload, self.disturbed.len()));
         }
         bench.notes.extend(clock::remarks(workload, &samples_s, floor_s));
         let states = self.counted.iter().skip(warm_up).filter_map(|reading| reading.state.as_ref());

@@ -349,7 +349,7 @@ impl Maker {
                     error: ErrorSize {
                         element_eps: 6.0 + 8.0 * self.rng.unit(),
                         norm_eps: 0.4 + 0.3 * self.rng.unit(),
-                        plain: None,
+                        ..ErrorSize::default()
                     },
                     stop: if self.rng.below(5) == 0 {
                         StopReason::Budget
@@ -643,8 +643,12 @@ fn chain() -> ChainRecord {
     let proof = |shape: &str, inputs: &str, scale: f64, element_eps: f64| Proof {
         shape: shape.into(),
         inputs: inputs.into(),
-        error: ErrorSize { element_eps, norm_eps: element_eps / 11.0, plain: None },
-        allowed: ErrorSize { element_eps: 64.0 * scale, norm_eps: 8.0 * scale, plain: None },
+        error: ErrorSize { element_eps, norm_eps: element_eps / 11.0, ..ErrorSize::default() },
+        allowed: ErrorSize {
+            element_eps: 64.0 * scale,
+            norm_eps: 8.0 * scale,
+            ..ErrorSize::default()
+        },
     };
     ChainRecord {
         format: FORMAT_VERSION,

@@ -3,7 +3,7 @@
 use warpsmith_model::stats::{
     Comparison, Interval, judge, median_interval, paired_geomean_speedup, paired_speedup,
 };
-use warpsmith_model::{ComparisonRecord, ContenderKind};
+use warpsmith_model::{ComparisonRecord, ContenderKind, units};
 
 /// One contender against another.
 #[derive(Clone, Debug, PartialEq)]
@@ -72,6 +72,32 @@ pub fn standings(comparison: &ComparisonRecord, against: usize) -> Vec<Standing>
             }
         })
         .collect()
+}
+
+/// Says in words who is faster than whom: `a is 8.31x as fast as b (8.20 to 8.41)`.
+pub fn sentence(first: &str, other: &Standing) -> String {
+    let label = &other.label;
+    let Some((speedup, verdict)) = other.speedup.zip(other.verdict) else {
+        return format!("{first} and {label} have no common times");
+    };
+    let all = other.workloads.len();
+    let on = match (other.covered, all) {
+        (_, 1) => String::new(),
+        (covered, all) if covered == all => format!(", mean over {all} workloads"),
+        (covered, all) => format!(", mean over the {covered} of {all} workloads that both serve"),
+    };
+    let ratio = units::ratio(speedup.mid);
+    let interval = format!("{} to {}{on}", units::ratio(speedup.low), units::ratio(speedup.high));
+    match verdict {
+        Comparison::Faster => format!("{first} is {ratio} as fast as {label} ({interval})"),
+        Comparison::Slower => {
+            format!("{first} is slower than {label}: {ratio} as fast ({interval})")
+        }
+        Comparison::Tie => format!("{first} and {label} tie: {ratio} as fast ({interval})"),
+        Comparison::Unclear => {
+            format!("{first} and {label} cannot be told apart yet: {ratio} as fast ({interval})")
+        }
+    }
 }
 
 fn workload_standings(

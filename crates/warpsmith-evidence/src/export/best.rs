@@ -23,13 +23,22 @@ pub fn best_list(
         fidelities.iter().map(|fidelity| leaderboard(record, trials, *fidelity)).collect();
     let board = boards.iter().find(|board| !board.entries.is_empty());
     let fidelity = board.map(|board| board.fidelity);
-    let mut entries: Vec<&Entry<'_>> = board.iter().flat_map(|board| &board.entries).collect();
-    // By candidate: the winner was evaluated again, at a higher fidelity than the list's.
-    if let Some(winner) = winner(record, trials, comparisons)
-        && let Some(place) =
-            entries.iter().position(|entry| entry.trial.candidate == winner.entry.trial.candidate)
-    {
-        entries[..=place].rotate_right(1);
+    let mut entries: Vec<BestEntry> =
+        board.iter().flat_map(|board| &board.entries).map(|it| best_entry(it, it.trial)).collect();
+    // By candidate: the winner was evaluated again, at a higher fidelity than the list's. It may be a twin
+    // of the one that has the place.
+    if let (Some(board), Some(winner)) = (board, winner(record, trials, comparisons)) {
+        let own = |entry: &Entry<'_>| {
+            std::iter::once(&entry.trial)
+                .chain(&entry.twins)
+                .find(|trial| trial.candidate == winner.trial.candidate)
+                .map(|trial| best_entry(entry, trial))
+        };
+        let place = board.entries.iter().enumerate().find_map(|(idx, it)| Some((idx, own(it)?)));
+        if let Some((place, own)) = place {
+            entries[place] = own;
+            entries[..=place].rotate_right(1);
+        }
     }
     BestList {
         format: FORMAT_VERSION,
@@ -40,12 +49,11 @@ pub fn best_list(
         device: environment.device.name.clone(),
         fidelity: fidelity.or(fidelities.last().copied()).unwrap_or(Fidelity::Rank),
         workloads: board.map(|board| board.workloads.clone()).unwrap_or_default(),
-        entries: entries.into_iter().take(BEST_LENGTH).map(best_entry).collect(),
+        entries: entries.into_iter().take(BEST_LENGTH).collect(),
     }
 }
 
-fn best_entry(entry: &Entry<'_>) -> BestEntry {
-    let trial = entry.trial;
+fn best_entry(entry: &Entry<'_>, trial: &TrialSummary) -> BestEntry {
     let times = trial.times.iter();
     BestEntry {
         kernel: trial.kernel.clone(),

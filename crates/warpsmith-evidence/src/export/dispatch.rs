@@ -4,17 +4,17 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value as Json, json};
 use warpsmith_model::{
-    ComparisonPurpose, ComparisonRecord, ContenderKind, FORMAT_VERSION, Fidelity, Params,
-    RunRecord, Verdict,
+    ComparisonPurpose, ComparisonRecord, ContenderKind, FORMAT_VERSION, Params, RunRecord,
 };
 
 use super::{ExportError, replace_json};
-use crate::derive::dispatch;
+use crate::derive::{dispatch, measured_in, trial_of_record};
 use crate::store::Store;
 use crate::summary::TrialSummary;
 
 /// Builds the table from the paired rounds of the finalists; none where a run has none. Only
-/// configurations that passed the full gate are in it.
+/// configurations that passed the full gate are in it. The rounds choose and give the speed-up; the time is
+/// that of the full gate, as everywhere where a configuration's time is named.
 pub fn dispatch_table(
     record: &RunRecord,
     device: &str,
@@ -23,26 +23,26 @@ pub fn dispatch_table(
 ) -> Option<Json> {
     let finalists = |record: &&ComparisonRecord| record.purpose == ComparisonPurpose::Finalists;
     let comparison = comparisons.iter().rev().find(finalists)?;
-    let is_verified = |idx: usize| match kernel_of(comparison, idx) {
-        Some((kernel, params)) => trials.iter().any(|trial| {
-            trial.fidelity == Fidelity::Full
-                && trial.verdict == Verdict::Passed
-                && trial.kernel == *kernel
-                && trial.params == *params
-        }),
-        None => false,
+    let of_record = |idx: usize| {
+        let (kernel, params) = kernel_of(comparison, idx)?;
+        trial_of_record(trials, kernel, params)
     };
-    let choices = dispatch(comparison, &is_verified);
+    let choices = dispatch(comparison, &|idx| of_record(idx).is_some());
     let workloads: Vec<Json> = choices
         .iter()
         .filter_map(|choice| {
             let (kernel, params) = kernel_of(comparison, choice.contender)?;
             let workload = record.lab.workload(&choice.workload)?;
+            let trial = of_record(choice.contender)?;
+            let gated = trial.time(&choice.workload).map(|time| time.median_s);
+            let from = gated.map_or("the finals' rounds", |_| measured_in(trial.fidelity));
             let axes: Map<String, Json> =
                 workload.axes.iter().map(|(name, size)| (name.clone(), json!(size))).collect();
             Some(json!({
                 "workload": choice.workload, "axes": axes, "kernel": kernel, "params": params,
-                "time_s": choice.time_s, "speedup": choice.speedup,
+                "time_s": gated.unwrap_or(choice.time_s), "time_from": from, "trial": trial.id,
+                "speedup": choice.speedup, "speedup_from": "the finals' rounds",
+                "time_in_the_rounds_s": choice.time_s,
             }))
         })
         .collect();

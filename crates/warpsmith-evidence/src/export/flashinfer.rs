@@ -3,14 +3,15 @@
 //! The largest absolute and relative errors are those that the gate saw on the workload; `extra` has what it
 //! judges by. An error that is not finite is written as the largest number, since JSON has none such. Evidence
 //! from before errors were kept has the format's own word for a number that is not known, the text `NaN`: left
-//! out, it would be read as no error at all. Latencies are medians; those of the reference are a baseline's
-//! from the same rounds, and absent where there was no comparison.
+//! out, it would be read as no error at all. A kernel's latency is the median of its full gate, as everywhere
+//! where its time is named. The speed-up is the median ratio of paired rounds with the fastest baseline, whose
+//! latency is that of those rounds; both are absent where there was no comparison.
 
 use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value as Json, json};
 use warpsmith_model::lab::Role;
-use warpsmith_model::stats::median;
+use warpsmith_model::stats::{median, paired_speedup};
 use warpsmith_model::{
     ComparisonRecord, ContenderKind, Environment, Fidelity, Measurement, Mismatch, Origin, Outcome,
     RunRecord, RunTrial, ScalarKind, Trial, Verdict, WorkloadRecord,
@@ -241,23 +242,22 @@ fn performance(trial: &Trial, measurement: &Measurement, comparisons: &[Comparis
         .iter()
         .rev()
         .find_map(|comparison| against_baseline(comparison, trial, &measurement.workload));
-    if let Some((own_s, baseline_s)) = paired {
-        // Times of one sitting: those of the gate were taken at another.
-        performance["latency_ms"] = json!(milliseconds(own_s));
+    if let Some((baseline_s, speedup)) = paired {
         performance["reference_latency_ms"] = json!(milliseconds(baseline_s));
-        performance["speedup_factor"] = json!(baseline_s / own_s);
+        performance["speedup_factor"] = json!(speedup);
     }
     performance
 }
 
-/// Returns the medians of the kernel and of the fastest baseline in the same rounds.
+/// Returns the median of the fastest baseline and the kernel's speed-up over it in the same rounds.
 fn against_baseline(
     comparison: &ComparisonRecord,
     trial: &Trial,
     workload: &str,
 ) -> Option<(f64, f64)> {
     let rounds = comparison.workloads.iter().find(|rounds| rounds.workload == workload)?;
-    let time_s = |idx: usize| median(rounds.samples_s.get(idx)?);
+    let samples_s = |idx: usize| rounds.samples_s.get(idx);
+    let time_s = |idx: usize| median(samples_s(idx)?);
     let candidate = &trial.job.candidate;
     let own = comparison.contenders.iter().position(|contender| {
         matches!(&contender.kind, ContenderKind::Kernel { kernel, params, .. }
@@ -265,9 +265,10 @@ fn against_baseline(
     })?;
     let is_baseline =
         |idx: &usize| matches!(comparison.contenders[*idx].kind, ContenderKind::Baseline { .. });
-    let fastest_s = (0..comparison.contenders.len())
+    let (fastest_s, fastest) = (0..comparison.contenders.len())
         .filter(is_baseline)
-        .filter_map(time_s)
-        .min_by(f64::total_cmp)?;
-    Some((time_s(own)?, fastest_s))
+        .filter_map(|idx| Some((time_s(idx)?, idx)))
+        .min_by(|a, b| a.0.total_cmp(&b.0))?;
+    let speedup = paired_speedup(samples_s(own)?, samples_s(fastest)?)?;
+    Some((fastest_s, speedup.mid))
 }

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use warpsmith_model::roofline::{self, WorkSize};
-use warpsmith_model::stats::{Interval, median_interval};
+use warpsmith_model::roofline::{self, Nearness, WorkSize};
+use warpsmith_model::stats::Interval;
 use warpsmith_model::{
     AblationRecord, BlobId, CallRecord, Ceilings, ChainRecord, ComparisonPurpose, ComparisonRecord,
     ContenderKind, Environment, EvolutionStart, Fidelity, LabRecord, Params, ProfileRecord,
@@ -80,8 +80,10 @@ pub(super) struct Winner<'a> {
     pub(super) trial: &'a TrialSummary,
     /// Kernels of the deciding comparison that it is not shown to be faster than.
     pub(super) ties: Vec<&'a str>,
-    /// The median's interval on each of the lab's workloads.
+    /// The median's interval on each of the lab's workloads, from `trial`.
     pub(super) time_s: Vec<Option<Interval>>,
+    /// The geometric mean of the medians.
+    pub(super) score_s: Interval,
 }
 
 /// The headline comparison, with every ratio computed.
@@ -132,7 +134,7 @@ impl<'a> View<'a> {
             .map(|fidelity| derive::leaderboard(run, summaries, fidelity));
         let decided = derive::winner(run, summaries, &data.comparisons);
         let comparison = comparison_view(data, decided.as_ref());
-        let winner = decided.map(|decided| winner_view(data, decided, comparison.as_ref()));
+        let winner = decided.map(|decided| winner_view(data, decided));
         let scores = scores(data, summaries);
         let asked = |extra: &&WorkloadRecord| {
             summaries.iter().any(|trial| trial.workloads.contains(&extra.name))
@@ -141,34 +143,28 @@ impl<'a> View<'a> {
         Self { data, lab: &run.lab, columns, summaries, scores, board, winner, comparison }
     }
 
+    /// Returns what the comparison's subject is called in verdicts.
+    pub(super) fn subject(&self) -> &'static str {
+        match self.winner {
+            Some(_) if self.comparison.as_ref().is_some_and(|it| it.is_headline) => "winner",
+            _ => "first",
+        }
+    }
+
     /// Returns the shapes that the table of trials has a column for: the workloads, and those of the extra
     /// ones that a trial was asked for.
     pub(super) fn columns(&self) -> &[&'a WorkloadRecord] {
         &self.columns
     }
 
-    /// Says what a time means on this machine: the share of the measured ceiling that binds.
-    pub(super) fn ceiling_share(
-        &self,
-        workload: &WorkloadRecord,
-        time_s: f64,
-    ) -> Option<CeilingShare> {
+    /// Says what a time means on this machine: how near it comes to the measured ceiling that binds.
+    pub(super) fn nearness(&self, workload: &WorkloadRecord, time_s: f64) -> Option<Nearness> {
         let ceilings = self.data.ceilings.as_ref()?;
-        let work = work_size(workload);
-        let least_s = roofline::roofline_s(ceilings, work, self.lab.arithmetic_dtype());
-        let arithmetic_s = work.flops / roofline::peak_flops(ceilings, self.lab.arithmetic_dtype());
-        let of = if arithmetic_s >= least_s { "arithmetic" } else { "memory" };
-        let share = least_s / time_s;
-        share.is_finite().then_some(CeilingShare { share, of })
+        let caches_bytes = self.data.environment.device.caches_bytes();
+        let dtype = self.lab.arithmetic_dtype();
+        let near = roofline::nearness(ceilings, work_size(workload), dtype, caches_bytes, time_s);
+        near.share.is_finite().then_some(near)
     }
-}
-
-/// A share of a measured ceiling.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct CeilingShare {
-    pub(super) share: f64,
-    /// Which ceiling.
-    pub(super) of: &'static str,
 }
 
 pub(super) fn work_size(workload: &WorkloadRecord) -> WorkSize {
@@ -220,7 +216,7 @@ fn comparison_view<'a>(
     let winner_idx = winner.and_then(|winner| {
         record.contenders.iter().position(|contender| match &contender.kind {
             ContenderKind::Kernel { kernel, params, .. } => {
-                let trial = winner.entry.trial;
+                let trial = winner.trial;
                 *kernel == trial.kernel && *params == trial.params
             }
             ContenderKind::Baseline { .. } => false,
@@ -247,37 +243,22 @@ fn comparison_view<'a>(
     Some(ComparisonView { record, against, is_headline, standings, parts })
 }
 
-fn winner_view<'a>(
-    data: &'a ReportData,
-    decided: derive::Winner<'a>,
-    comparison: Option<&ComparisonView<'a>>,
-) -> Winner<'a> {
-    let trial = decided.entry.trial;
+fn winner_view<'a>(data: &'a ReportData, decided: derive::Winner<'a>) -> Winner<'a> {
+    let trial = decided.trial;
     let (because, ties) = match (&decided.decision, decided.fidelity) {
         (Decision::Paired { comparison, ties, .. }, _) => {
             let contenders = &data.comparisons[*comparison].contenders;
             let ties = ties.iter().map(|idx| contenders[*idx].label.as_str()).collect();
-            ("is the winner: the fastest in interleaved rounds", ties)
+            ("is the winner", ties)
         }
         (Decision::Ranked, Fidelity::Full) => {
             ("is the fastest that passed the full gate", Vec::new())
         }
         (Decision::Ranked, _) => ("is the fastest in the search’s ranking", Vec::new()),
     };
-    let paired = comparison.filter(|comparison| comparison.is_headline);
-    let time_s = data
-        .run
-        .lab
-        .workloads
-        .iter()
-        .map(|workload| {
-            let rounds = paired.and_then(|comparison| {
-                let rounds =
-                    comparison.record.workloads.iter().find(|r| r.workload == workload.name)?;
-                median_interval(rounds.samples_s.get(comparison.against)?)
-            });
-            rounds.or_else(|| trial.time(&workload.name).map(|time| time.median_s))
-        })
-        .collect();
-    Winner { kernel: &trial.kernel, params: &trial.params, because, trial, ties, time_s }
+    let workloads = data.run.lab.workloads.iter();
+    let time_s =
+        workloads.map(|workload| decided.time(&workload.name).map(|it| it.median_s)).collect();
+    let (kernel, params, score_s) = (&trial.kernel, &trial.params, decided.score_s);
+    Winner { kernel, params, because, trial, ties, time_s, score_s }
 }

@@ -40,7 +40,7 @@ fn profiles(
     let mut profiles = store.profiles(&record.id)?;
     let summaries: Vec<TrialSummary> = trials.iter().map(TrialSummary::of).collect();
     if let Some(winner) = derive::winner(record, &summaries, comparisons) {
-        let candidate = winner.entry.trial.candidate;
+        let candidate = winner.trial.candidate;
         if !profiles.iter().any(|profile| profile.candidate == candidate) {
             profiles.extend(store.newest_profile(&candidate, &record.environment)?);
         }

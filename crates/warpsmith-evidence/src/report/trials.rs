@@ -10,7 +10,8 @@ use std::collections::hash_map::Entry;
 use serde_json::{Value as Json, json};
 use warpsmith_model::stats::median;
 use warpsmith_model::{
-    BlobId, Build, DeviceState, Measurement, Origin, Outcome, RunTrial, StopReason, Value, units,
+    BlobId, Build, DeviceState, Measurement, Origin, Outcome, RunTrial, StopReason, Value, notes,
+    units,
 };
 
 use super::data::{ReportData, Score, View};
@@ -86,7 +87,8 @@ fn row(
         _ => None,
     };
     let builds: Vec<Json> = trial.builds.iter().map(|build| pack_build(build, tables)).collect();
-    let notes: Vec<usize> = trial.notes.iter().map(|note| tables.words.number(note)).collect();
+    let notes = notes::gathered(&trial.notes, &trial.job.workloads);
+    let notes: Vec<usize> = notes.iter().map(|note| tables.words.number(note)).collect();
     let same_as = trial.same_binary_as.map(|id| id.short());
     json!([
         record.seq,

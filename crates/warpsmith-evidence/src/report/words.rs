@@ -39,9 +39,7 @@ pub(super) fn time_unit(seconds: f64) -> (f64, &'static str) {
 
 /// Formats a share (`62 %`); the space does not break.
 pub(super) fn percent(share: f64) -> String {
-    let percent = share * 100.0;
-    let digits = if percent < 9.95 { 1 } else { 0 };
-    format!("{percent:.digits$}\u{a0}%")
+    units::percent(share).replace(' ', "\u{a0}")
 }
 
 /// Formats with three significant digits, without exponent.

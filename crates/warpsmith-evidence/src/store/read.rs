@@ -279,7 +279,11 @@ pub(super) fn read_time(row: &Row<'_>) -> rusqlite::Result<WorkloadTime> {
         median_s: Interval { low: row.get(2)?, mid: row.get(3)?, high: row.get(4)? },
         samples: row.get(5)?,
         share: row.get(6)?,
-        error: ErrorSize { element_eps: row.get(7)?, norm_eps: row.get(8)?, plain: None },
+        error: ErrorSize {
+            element_eps: row.get(7)?,
+            norm_eps: row.get(8)?,
+            ..ErrorSize::default()
+        },
         stop: from_name(row, 9)?,
         launch_floor_s: row.get(10)?,
     })

@@ -231,6 +231,7 @@ pub(crate) fn measurement(workload: &str, median_s: f64, samples: usize) -> Meas
             element_eps: 3.5,
             norm_eps: 0.75,
             plain: Some(PlainError { absolute: 2.5e-6, relative: 4e-3 }),
+            of_budget: None,
         },
         stop: StopReason::Converged,
         launch_floor_s: 2e-6,

@@ -9,13 +9,14 @@ use warpsmith_evidence::export;
 use warpsmith_model::lab::Kernel;
 use warpsmith_model::stats::Comparison;
 use warpsmith_model::{
-    Answer, Ask, Candidate, CompareRequest, ComparisonPurpose, ComparisonRecord, ContenderKind,
+    Answer, Ask, CompareRequest, ComparisonPurpose, ComparisonRecord, ContenderKind,
     ContenderRequest, Fidelity, Goal, MissingBaseline, Objective, Origin, Params, Trial,
 };
 use warpsmith_search::score;
 
 use super::objective::Aim;
 use super::{Campaign, kernel_text, passed, restore, system_seed};
+use crate::commands::winner::WinnerTable;
 use crate::output::{Progress, say};
 
 /// A kernel with parameters.
@@ -189,6 +190,11 @@ impl Campaign {
         Ok(export::dispatch_table(&record, device, &trials, &comparisons))
     }
 
+    /// Returns the winner of this run as its evidence has it: what the report and the exports say of it.
+    pub fn recorded_winner(&self) -> Result<Option<WinnerTable>> {
+        WinnerTable::read(&self.store, &self.store.run(&self.run.0)?)
+    }
+
     /// Evaluates a candidate at full fidelity, or finds it so evaluated in this run.
     pub fn full_trial(&mut self, winner: &Winner) -> Result<Trial> {
         let workloads = self.served(&winner.kernel)?;
@@ -298,40 +304,19 @@ impl Campaign {
         Ok(stored.into_iter().find(|record| record.purpose == purpose))
     }
 
-    /// Finds the winner of an earlier run of the same lab: the candidate that was held against the
-    /// others in the end, or else the last, of those that passed the full gate.
+    /// Finds the winner of an earlier run of the same lab, which passed the full gate.
     pub fn winner_of(&self, run: &str) -> Result<Winner> {
         let record = self.store.run(run)?;
-        let compared = self.store.comparisons(&record.id)?.into_iter().find_map(|comparison| {
-            let first = comparison.contenders.into_iter().next();
-            match (comparison.purpose, first?.kind) {
-                (ComparisonPurpose::Final, ContenderKind::Kernel { kernel, params, .. }) => {
-                    Some((kernel, params))
-                }
-                _ => None,
-            }
-        });
-        let trials = self.store.trials(&record.id)?;
-        let mut full: Vec<&Candidate> = trials
-            .iter()
-            .map(|stored| &stored.trial)
-            .filter(|trial| trial.job.fidelity == Fidelity::Full && passed(trial))
-            .map(|trial| &trial.job.candidate)
-            .collect();
-        // Stable, so that without a comparison the last stays the last.
-        full.sort_by_key(|candidate| {
-            compared.as_ref().is_some_and(|(kernel, params)| {
-                candidate.kernel == *kernel && candidate.params == *params
-            })
-        });
-        let winner = full.last().with_context(|| {
+        let gated = |winner: &WinnerTable| winner.trial.job.fidelity == Fidelity::Full;
+        let winner = WinnerTable::read(&self.store, &record)?.filter(gated).with_context(|| {
             format!("run {} has no winner: nothing passed its full gate", record.id)
         })?;
-        let kernel = match self.loaded.lab.kernel(&winner.kernel) {
+        let candidate = &winner.trial.job.candidate;
+        let kernel = match self.loaded.lab.kernel(&candidate.kernel) {
             Some(kernel) => kernel.clone(),
-            None => restore(&self.store, &self.loaded.lab, &record.id, winner)?,
+            None => restore(&self.store, &self.loaded.lab, &record.id, candidate)?,
         };
-        Ok(self.winner(&kernel, &winner.params))
+        Ok(self.winner(&kernel, &candidate.params))
     }
 
     /// Returns what earlier runs of this lab on this device chose, of kernels that the lab still has: the

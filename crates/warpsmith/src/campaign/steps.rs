@@ -103,7 +103,7 @@ impl Campaign {
             trials.push(trial);
             progress.step(&best_words(best_of(&trials)));
         }
-        progress.finish(&best_words(best_of(&trials)));
+        progress.finish(&format!("{}{}", best_words(best_of(&trials)), what(best_of(&trials))));
         Ok(trials)
     }
 
@@ -317,7 +317,8 @@ impl Campaign {
         let pace = Pace::new(trials.len() - n_known, started.elapsed(), self.pool.take_spent());
         let words = pace.words();
         self.pace = Some(pace);
-        progress.finish(&format!("{} trials, {}{words}", trials.len(), trials.best_words()));
+        let best = format!("{}{}", trials.best_words(), what(trials.best()));
+        progress.finish(&format!("{} trials, {best}{words}", trials.len()));
         Ok(trials.all)
     }
 
@@ -575,6 +576,20 @@ pub fn best_of(trials: &[Trial]) -> Option<&Trial> {
         .iter()
         .filter(|trial| score(trial).time_s().is_some())
         .min_by(|a, b| score(a).cmp(&score(b)))
+}
+
+/// Says what the time of the best is: those of the steps of a run are different quantities.
+fn what(best: Option<&Trial>) -> String {
+    let Some(job) = best.map(|best| &best.job) else { return String::new() };
+    let on = match job.workloads.as_slice() {
+        [one] => format!("on {one}"),
+        all => format!("geometric mean of {} workloads", all.len()),
+    };
+    match job.fidelity {
+        Fidelity::Micro => format!("; one wave scaled to the whole, {on}"),
+        Fidelity::Rank => format!("; a few readings, {on}"),
+        Fidelity::Full => format!("; full gate, {on}"),
+    }
 }
 
 fn best_words(best: Option<&Trial>) -> String {

@@ -8,8 +8,8 @@ use warpsmith_device::bind;
 use warpsmith_model::lab::{Kernel, TargetKind, parse_kernel};
 use warpsmith_model::stats::{geomean, median};
 use warpsmith_model::{
-    Fidelity, Goal, Lab, Measurement, Origin, Params, Request, RunSettings, Trial, Value, Verdict,
-    units,
+    BudgetShare, Fidelity, Goal, Lab, Measurement, Origin, Params, Request, RunSettings, Trial,
+    Value, Verdict, units,
 };
 
 use super::{CliFailure, Context, plain_settings, summary, with_campaign};
@@ -232,7 +232,13 @@ fn table(trials: &[(Verdict, Trial)]) {
             .iter()
             .map(|measurement| measurement.error.element_eps)
             .fold(f64::NAN, f64::max);
-        let worst = if worst.is_nan() { paint(DIM, "-") } else { format!("{worst:.1} eps") };
+        let shares = trial.outcome.measurements().iter().filter_map(|it| it.error.of_budget);
+        let share = shares.map(BudgetShare::worst).fold(f64::NAN, f64::max);
+        let worst = match (worst.is_nan(), share.is_nan()) {
+            (true, _) => paint(DIM, "-"),
+            (false, true) => format!("{worst:.1} eps"),
+            (false, false) => format!("{worst:.1} eps, {} of budget", units::percent(share)),
+        };
         let mut cells =
             vec![trial.job.candidate.kernel.clone(), paint(style, verdict.name()), worst];
         if has_warm {

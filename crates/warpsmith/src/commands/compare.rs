@@ -7,6 +7,7 @@ use clap::Args;
 use serde_json::Value as Json;
 use warpsmith_evidence::derive::standings;
 use warpsmith_model::lab::Kernel;
+use warpsmith_model::roofline::{Nearness, nearness_notes};
 use warpsmith_model::{
     ComparisonPurpose, ComparisonRecord, ContenderKind, ContenderRequest, Fidelity, Goal, Lab,
     Origin, Params, Request, RunSettings, Trial, Verdict, units,
@@ -87,7 +88,12 @@ pub fn run(context: &Context, arguments: CompareArgs) -> Result<()> {
         let ceilings = campaign.ceilings()?;
         let times = serde_json::json!({
             "device": campaign.environment.device.name,
-            "times": summary::times_json(&campaign.loaded.lab, &ceilings, &record),
+            "times": summary::times_json(
+                &campaign.loaded.lab,
+                &ceilings,
+                &campaign.environment.device,
+                &record,
+            ),
             "ceilings": ceilings,
             "ceiling_words": summary::ceiling_words(&ceilings),
         });
@@ -173,11 +179,12 @@ fn distance_table(record: &ComparisonRecord, times: &Json) -> String {
             "of the roofline",
             "best library",
             "its time",
-            "speed-up over it",
+            "as fast as it",
         ],
         &[1, 2, 3, 5, 6],
     );
     let others = standings(record, 0);
+    let mut nears: Vec<Nearness> = Vec::new();
     let is_library =
         |idx: &usize| matches!(record.contenders[*idx].kind, ContenderKind::Baseline { .. });
     for (at, row) in times.as_array().map_or(&[][..], Vec::as_slice).iter().enumerate() {
@@ -185,7 +192,8 @@ fn distance_table(record: &ComparisonRecord, times: &Json) -> String {
         let time_s = |idx: usize| row["times"][idx]["median_s"].as_f64();
         let own_s = time_s(0);
         let per_second = own_s.zip(row["flops"].as_f64()).map(|(own_s, flops)| flops / own_s);
-        let share = own_s.zip(row["roofline_s"].as_f64()).map(|(own_s, least_s)| least_s / own_s);
+        let near = serde_json::from_value::<Nearness>(row["times"][0]["roofline"].clone()).ok();
+        nears.extend(near);
         let best = (1..record.contenders.len())
             .filter(is_library)
             .filter_map(|idx| Some((idx, time_s(idx)?)))
@@ -195,14 +203,19 @@ fn distance_table(record: &ComparisonRecord, times: &Json) -> String {
             row["workload"].as_str().unwrap_or_default().to_string(),
             own_s.map_or_else(none, units::time),
             per_second.map_or_else(none, units::flops),
-            share.map_or_else(none, |share| format!("{:.0} %", 100.0 * share)),
+            near.map_or_else(none, |near| near.words()),
             best.map_or_else(none, |(idx, _)| record.contenders[idx].label.clone()),
             best.map_or_else(none, |(_, best_s)| units::time(best_s)),
             speedup
                 .map_or_else(none, |it| format!("{:.2}x [{:.2}, {:.2}]", it.mid, it.low, it.high)),
         ]);
     }
-    format!("\n  {} beside the ceilings and the best library\n{}", first.label, table.render())
+    let mut lines = vec![
+        format!("\n  {} beside the ceilings and the best library", first.label),
+        table.render(),
+    ];
+    lines.extend(nearness_notes(&nears).iter().map(|note| format!("  {}", paint(DIM, note))));
+    lines.join("\n")
 }
 
 fn show(record: &ComparisonRecord) {
@@ -218,7 +231,7 @@ fn show(record: &ComparisonRecord) {
         }
     }
     summary::clock_lines(record).into_iter().for_each(result);
-    summary::note_lines(&record.notes).into_iter().for_each(result);
+    summary::note_lines(record).into_iter().for_each(result);
 }
 
 /// Refuses kernels and values that do not exist, before there is a run.

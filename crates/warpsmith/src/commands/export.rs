@@ -100,7 +100,7 @@ fn winner_files(store: &Store, record: &RunRecord, out: &Path) -> Result<Vec<Pat
         say(format!("{} has no winner, so there is no source of it", record.id));
         return Ok(Vec::new());
     };
-    let candidate = store.trial(&winner.entry.trial.id.to_string())?.job.candidate;
+    let candidate = store.trial(&winner.trial.id.to_string())?.job.candidate;
     let settings: RunSettings = serde_json::from_value(serde_json::to_value(&record.settings)?)
         .with_context(|| format!("the settings of {} cannot be read", record.id))?;
     let lab = labdir::load(&settings.lab_dir)

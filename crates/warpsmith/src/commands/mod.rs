@@ -30,6 +30,7 @@ mod simulate;
 mod space;
 pub(crate) mod summary;
 mod tune;
+pub mod winner;
 
 use std::path::PathBuf;
 

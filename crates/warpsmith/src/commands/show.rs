@@ -4,8 +4,9 @@ use anyhow::Result;
 use clap::Args;
 use warpsmith_evidence::{Store, StoreError, TrialSummary};
 use warpsmith_model::stats::{geomean, median_interval};
-use warpsmith_model::{ErrorSize, Fidelity, RunRecord, Trial, Verdict, units};
+use warpsmith_model::{ErrorSize, Fidelity, RunRecord, Trial, Verdict, notes, units};
 
+use super::winner::WinnerTable;
 use super::{Context, summary};
 use crate::date;
 use crate::output::{BAD, BOLD, DIM, GOOD, Table, json, paint, result};
@@ -40,6 +41,8 @@ pub fn run(context: &Context, arguments: ShowArgs) -> Result<()> {
 
 fn show_run(context: &Context, store: &Store, record: &RunRecord, top: usize) -> Result<()> {
     let summaries = store.summaries(&record.id)?;
+    let comparisons = store.comparisons(&record.id)?;
+    let winner = WinnerTable::of(store, record, &summaries, &comparisons)?;
     if context.json {
         let trials: Vec<serde_json::Value> = summaries
             .iter()
@@ -52,8 +55,16 @@ fn show_run(context: &Context, store: &Store, record: &RunRecord, top: usize) ->
                 })
             })
             .collect();
+        let winner = winner.map(|winner| {
+            let candidate = &winner.trial.job.candidate;
+            serde_json::json!({
+                "kernel": candidate.kernel, "params": candidate.params, "trial": winner.trial.id,
+                "time_s": winner.mean_s(), "time_from": winner.from(),
+                "workloads": winner.to_json(),
+            })
+        });
         return json(&serde_json::json!({
-            "run": record, "trials": trials, "comparisons": store.comparisons(&record.id)?,
+            "run": record, "winner": winner, "trials": trials, "comparisons": comparisons,
         }));
     }
     result(format!(
@@ -64,6 +75,9 @@ fn show_run(context: &Context, store: &Store, record: &RunRecord, top: usize) ->
         record.status.name(),
         summaries.len()
     ));
+    if let Some(winner) = &winner {
+        result(format!("\n{}", winner.render()));
+    }
     for fidelity in [Fidelity::Full, Fidelity::Rank, Fidelity::Micro] {
         let mut trials: Vec<&TrialSummary> =
             summaries.iter().filter(|trial| trial.fidelity == fidelity).collect();
@@ -71,7 +85,13 @@ fn show_run(context: &Context, store: &Store, record: &RunRecord, top: usize) ->
             continue;
         }
         trials.sort_by(|a, b| sort_key(a).total_cmp(&sort_key(b)));
-        result(format!("\n{} ({})", paint(BOLD, fidelity.name()), trials.len()));
+        let shown = match trials.len() {
+            all if all > top => format!("the best {top} of {all} trials"),
+            1 => "1 trial".to_string(),
+            all => format!("{all} trials"),
+        };
+        let words = format!("{shown}; {}", fidelity_words(fidelity));
+        result(format!("\n{}  {}", paint(BOLD, fidelity.name()), paint(DIM, words)));
         let mut table = Table::new(&["trial", "time", "verdict", "kernel", "parameters"], &[1]);
         for trial in trials.iter().take(top) {
             let style = if trial.verdict == Verdict::Passed { GOOD } else { BAD };
@@ -86,10 +106,22 @@ fn show_run(context: &Context, store: &Store, record: &RunRecord, top: usize) ->
         }
         result(table.render());
     }
-    for comparison in store.comparisons(&record.id)? {
+    for comparison in comparisons {
         result(format!("\n{}", summary::comparison_table(&comparison)));
+        summary::note_lines(&comparison).into_iter().for_each(result);
     }
     Ok(())
+}
+
+/// Says what the times of a fidelity are: they are different quantities.
+fn fidelity_words(fidelity: Fidelity) -> &'static str {
+    match fidelity {
+        Fidelity::Full => "geometric means of the full gate's medians, which are for the record",
+        Fidelity::Rank => "geometric means of the search's medians: a few readings, to rank by",
+        Fidelity::Micro => {
+            "one wave of blocks on the micro workloads, scaled to the whole: to rank by alone"
+        }
+    }
 }
 
 /// The geometric mean of the medians, for trials that were timed on everything that was asked.
@@ -158,7 +190,7 @@ fn show_trial(context: &Context, store: &Store, trial: &Trial, source: bool) -> 
             result(format!("  device     {}: {}", measurement.workload, state.describe()));
         }
     }
-    for note in &trial.notes {
+    for note in notes::gathered(&trial.notes, &trial.job.workloads) {
         result(format!("  note       {note}"));
     }
     if source {
@@ -168,8 +200,12 @@ fn show_trial(context: &Context, store: &Store, trial: &Trial, source: bool) -> 
 }
 
 fn error_words(error: &ErrorSize) -> String {
-    match error.plain {
-        Some(plain) => format!("{:.1} eps ({:.1e} at most)", error.element_eps, plain.absolute),
-        None => format!("{:.1} eps", error.element_eps),
+    let mut words = format!("{:.1} eps", error.element_eps);
+    if let Some(share) = error.of_budget {
+        words += &format!(", {} of budget", units::percent(share.worst()));
     }
+    if let Some(plain) = error.plain {
+        words += &format!(" ({:.1e} at most)", plain.absolute);
+    }
+    words
 }

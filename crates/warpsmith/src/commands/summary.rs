@@ -5,13 +5,14 @@ use std::path::PathBuf;
 use anyhow::{Context as _, Result};
 use serde_json::{Value as Json, json};
 use warpsmith_device::bind;
-use warpsmith_evidence::derive::{Standing, standings};
+use warpsmith_evidence::derive::{Standing, sentence, standings};
 use warpsmith_model::stats::{self, Comparison, Interval, median};
 use warpsmith_model::{
-    Absent, Ceilings, ChainRecord, ComparisonRecord, Contender, ContenderKind, DeviceInfo,
-    DeviceState, Lab, LabRecord, Objective, PairedRounds, Trial, roofline, units,
+    Absent, Ceilings, ChainRecord, ComparisonRecord, Contender, ContenderKind, DeviceInfo, Lab,
+    Objective, PairedRounds, Trial, notes, roofline, units,
 };
 
+use super::winner::WinnerTable;
 use crate::campaign::{Campaign, Pace, Winner, missing_words};
 use crate::output::{BAD, BOLD, DIM, GOOD, Table, WARN, paint, say};
 
@@ -19,11 +20,13 @@ use crate::output::{BAD, BOLD, DIM, GOOD, Table, WARN, paint, say};
 #[derive(Debug)]
 pub struct Summary {
     run: String,
-    lab: LabRecord,
+    lab: String,
     /// Who won.
     pub winner: Winner,
     /// Its verification.
     pub full: Trial,
+    /// The winner and its times as the evidence has them, which everybody else reads too.
+    recorded: WinnerTable,
     comparison: Option<ComparisonRecord>,
     ceilings: Ceilings,
     /// Which configuration to use on which workload, where that was asked.
@@ -44,8 +47,10 @@ impl Summary {
     ) -> Result<Self> {
         Ok(Self {
             run: campaign.run.to_string(),
-            lab: LabRecord::of(&campaign.loaded.lab)
-                .context("the lab's formulas cannot be evaluated")?,
+            lab: campaign.loaded.lab.name.clone(),
+            recorded: campaign.recorded_winner()?.with_context(|| {
+                format!("{} has a winner that is not in its evidence", campaign.run)
+            })?,
             winner: winner.clone(),
             full: full.clone(),
             comparison,
@@ -61,13 +66,7 @@ impl Summary {
 
     /// Renders for people.
     pub fn render(&self) -> String {
-        let mut lines = vec![
-            String::new(),
-            format!("{} {}", paint(BOLD, "winner"), self.winner.kernel.name),
-            format!("  {}", self.winner.params),
-            String::new(),
-            self.workload_table(),
-        ];
+        let mut lines = vec![String::new(), self.recorded.render()];
         if let Some(table) = &self.dispatch {
             lines.push(String::new());
             lines.push(dispatch_lines(table));
@@ -79,7 +78,7 @@ impl Summary {
                 lines.push(format!("  {}", paint(WARN, missing_words(missing))));
             }
             lines.extend(clock_lines(comparison));
-            lines.extend(note_lines(&comparison.notes));
+            lines.extend(note_lines(comparison));
         }
         lines.push(String::new());
         if let Some(report) = &self.report {
@@ -97,29 +96,21 @@ impl Summary {
 
     /// Renders for programs.
     pub fn to_json(&self) -> Json {
-        let workloads: Vec<Json> = self
-            .rows()
-            .iter()
-            .map(|row| {
-                json!({
-                    "workload": row.workload, "time_s": row.time_s, "warm_time_s": row.warm_s,
-                    "device_state": row.device_state,
-                    "flops_per_s": row.flops_per_s, "share_of_peak": row.share,
-                    "share_of_roofline": row.share_of_roofline,
-                })
-            })
-            .collect();
+        let candidate = &self.recorded.trial.job.candidate;
         let mut document = json!({
             "run": self.run,
-            "lab": self.lab.name,
+            "lab": self.lab,
             "winner": {
-                "kernel": self.winner.kernel.name,
-                "params": self.winner.params,
-                "candidate": self.full.job.candidate.id,
-                "trial": self.full.id,
+                "kernel": candidate.kernel,
+                "params": candidate.params,
+                "candidate": candidate.id,
+                "trial": self.recorded.trial.id,
+                "time_s": self.recorded.mean_s(),
+                "time_from": self.recorded.from(),
             },
-            "workloads": workloads,
+            "workloads": self.recorded.to_json(),
             "speedups": self.comparison.as_ref().map(|it| speedups_json_of(it, self.place(it))),
+            "notes": self.comparison.as_ref().map(|comparison| &comparison.notes),
             "missing_baselines": self.comparison.as_ref().map(|c| &c.missing),
             "ceilings": self.ceilings,
             "pace": self.pace,
@@ -135,91 +126,13 @@ impl Summary {
     fn place(&self, comparison: &ComparisonRecord) -> usize {
         let is_winner = |contender: &Contender| match &contender.kind {
             ContenderKind::Kernel { kernel, params, .. } => {
-                *kernel == self.winner.kernel.name && *params == self.winner.params
+                let candidate = &self.recorded.trial.job.candidate;
+                *kernel == candidate.kernel && *params == candidate.params
             }
             ContenderKind::Baseline { .. } => false,
         };
         comparison.contenders.iter().position(is_winner).unwrap_or(0)
     }
-
-    fn workload_table(&self) -> String {
-        let rows = self.rows();
-        // A target that cannot tell cold from warm has one kind of time.
-        let has_warm = rows.iter().any(|row| row.warm_s.is_some());
-        let mut headings = vec!["workload", "time", "rate", "of peak", "of roofline"];
-        if has_warm {
-            headings[1] = "cold";
-            headings.push("warm");
-        }
-        let columns: Vec<usize> = (1..headings.len()).collect();
-        let mut table = Table::new(&headings, &columns);
-        for row in rows {
-            let mut cells = vec![
-                row.workload,
-                units::time(row.time_s),
-                units::flops(row.flops_per_s),
-                format!("{:.1} %", 100.0 * row.share),
-                format!("{:.1} %", 100.0 * row.share_of_roofline),
-            ];
-            if has_warm {
-                cells.push(row.warm_s.map_or_else(|| paint(DIM, "-"), units::time));
-            }
-            table.row(cells);
-        }
-        let mut text = table.render();
-        if has_warm {
-            let words =
-                "rates and shares are of the cold times; warm: the same input again and again";
-            text.push_str(&format!("\n  {}", paint(DIM, words)));
-        }
-        if let Some(state) = self.device_state() {
-            let words = format!("the device meanwhile: {}", state.describe());
-            text.push_str(&format!("\n  {}", paint(DIM, words)));
-        }
-        text
-    }
-
-    /// Returns how the device was over all workloads.
-    fn device_state(&self) -> Option<DeviceState> {
-        let measurements = self.full.outcome.measurements();
-        let mut states = measurements.iter().filter_map(|it| it.device_state.as_ref());
-        let mut all = states.next()?.clone();
-        states.for_each(|state| all.widen(state));
-        Some(all)
-    }
-
-    fn rows(&self) -> Vec<Row> {
-        let measurements = self.full.outcome.measurements();
-        measurements
-            .iter()
-            .filter_map(|measurement| {
-                let workload = self.lab.workload(&measurement.workload)?;
-                let time_s = median(&measurement.samples_s)?;
-                let work = roofline::WorkSize { flops: workload.flops, bytes: workload.bytes };
-                let dtype = self.lab.arithmetic_dtype();
-                Some(Row {
-                    workload: workload.name.clone(),
-                    time_s,
-                    warm_s: median(&measurement.warm_s),
-                    device_state: measurement.device_state.clone(),
-                    flops_per_s: workload.flops / time_s,
-                    share: roofline::share_of_peak(&self.ceilings, work, dtype, time_s),
-                    share_of_roofline: roofline::roofline_s(&self.ceilings, work, dtype) / time_s,
-                })
-            })
-            .collect()
-    }
-}
-
-struct Row {
-    workload: String,
-    time_s: f64,
-    /// With warm caches, where that was measured.
-    warm_s: Option<f64>,
-    device_state: Option<DeviceState>,
-    flops_per_s: f64,
-    share: f64,
-    share_of_roofline: f64,
 }
 
 /// Renders the speed-up of the first contender over each other one, by workload and overall.
@@ -237,11 +150,18 @@ fn comparison_table_of(record: &ComparisonRecord, contender: usize) -> String {
     if others.is_empty() {
         return times_table(record, first);
     }
-    let mut headings = vec!["workload".to_string()];
-    headings.extend(others.iter().map(|other| format!("vs {}", other.label)));
+    // Names that have no room above their columns stand in a list, in full.
+    let by_name: Vec<String> = others.iter().map(|other| format!("vs {}", other.label)).collect();
+    let is_wide =
+        by_name.iter().map(|name| name.chars().count().max(CELL) + 2).sum::<usize>() > WIDEST_TABLE;
+    let names: Vec<String> = match is_wide {
+        true => (1..=others.len()).map(|number| format!("vs ({number})")).collect(),
+        false => by_name,
+    };
+    let headings: Vec<&str> =
+        std::iter::once("workload").chain(names.iter().map(String::as_str)).collect();
     let columns: Vec<usize> = (1..headings.len()).collect();
-    let names: Vec<&str> = headings.iter().map(String::as_str).collect();
-    let mut table = Table::new(&names, &columns);
+    let mut table = Table::new(&headings, &columns);
     for (idx, rounds) in record.workloads.iter().enumerate() {
         let mut cells = vec![rounds.workload.clone()];
         for other in &others {
@@ -256,12 +176,25 @@ fn comparison_table_of(record: &ComparisonRecord, contender: usize) -> String {
         overall.push(other.speedup.map_or_else(|| paint(DIM, "-"), speedup_cell));
     }
     table.row(overall);
-    format!(
-        "  speed-up of {}, with 95 % intervals from interleaved rounds\n{}",
-        first.label,
-        table.render()
-    )
+    let mut lines = vec![
+        format!("  {}:", record.purpose.describe()),
+        format!(
+            "  how many times as fast as the others is {}? (95 % intervals from interleaved rounds)",
+            first.label
+        ),
+    ];
+    if is_wide {
+        let numbered = others.iter().zip(&names);
+        lines.extend(numbered.map(|(other, name)| format!("    {name}  {}", other.label)));
+    }
+    lines.push(table.render());
+    lines.extend(others.iter().map(|other| format!("  {}", sentence(&first.label, other))));
+    lines.join("\n")
 }
+
+/// A cell of a comparison is about so wide, and a table is best not wider than this.
+const CELL: usize = 25;
+const WIDEST_TABLE: usize = 110;
 
 /// Renders the times of a contender that nobody was compared with.
 fn times_table(record: &ComparisonRecord, alone: &Standing) -> String {
@@ -281,7 +214,7 @@ fn times_table(record: &ComparisonRecord, alone: &Standing) -> String {
 /// Renders which configuration to use on which workload.
 fn dispatch_lines(table: &Json) -> String {
     let rows = table["workloads"].as_array().map_or(&[][..], Vec::as_slice);
-    let mut rendered = Table::new(&["workload", "time", "speed-up", "use"], &[1, 2]);
+    let mut rendered = Table::new(&["workload", "time", "as fast", "use"], &[1, 2]);
     for row in rows {
         let number = |field: &str| row[field]["mid"].as_f64().unwrap_or(f64::NAN);
         let values: Vec<String> = row["params"]
@@ -298,7 +231,14 @@ fn dispatch_lines(table: &Json) -> String {
         ]);
     }
     let over = table["speedup_over"].as_str().unwrap_or_default();
-    format!("  by workload, speed-up over {over}\n{}", rendered.render())
+    let words = format!(
+        "time: the median of the full gate; as fast: how many times as fast as {over}, in the finals' rounds"
+    );
+    format!(
+        "  which configuration to use on which workload\n{}\n  {}",
+        rendered.render(),
+        paint(DIM, words)
+    )
 }
 
 /// Notes that a table is followed by; the rest is in the evidence and in `--json`.
@@ -309,8 +249,11 @@ pub fn clock_lines(record: &ComparisonRecord) -> Vec<String> {
     record.clocks.iter().map(|check| format!("  {}", paint(DIM, check.describe()))).collect()
 }
 
-/// Returns the first notes, and how many there are beyond them.
-pub fn note_lines(notes: &[String]) -> Vec<String> {
+/// Returns the first notes, those that say the same in one line, and how many there are beyond them.
+pub fn note_lines(record: &ComparisonRecord) -> Vec<String> {
+    let workloads: Vec<&str> =
+        record.workloads.iter().map(|rounds| rounds.workload.as_str()).collect();
+    let notes = notes::gathered(&record.notes, &workloads);
     let mut lines: Vec<String> =
         notes.iter().take(SHOWN_NOTES).map(|note| format!("  {}", paint(DIM, note))).collect();
     if notes.len() > SHOWN_NOTES {
@@ -390,29 +333,43 @@ fn speedups_json_of(record: &ComparisonRecord, contender: usize) -> Json {
             .collect();
         json!({
             "of": first.label, "over": other.label, "overall": other.speedup,
-            "verdict": other.verdict, "workloads": by_workload,
+            "verdict": other.verdict, "words": sentence(&first.label, other),
+            "workloads": by_workload,
         })
     };
     others.iter().map(side).collect()
 }
 
 /// The median time of each contender on each workload, for programs.
-pub fn times_json(lab: &Lab, ceilings: &Ceilings, record: &ComparisonRecord) -> Json {
+pub fn times_json(
+    lab: &Lab,
+    ceilings: &Ceilings,
+    device: &DeviceInfo,
+    record: &ComparisonRecord,
+) -> Json {
+    let caches_bytes = device.caches_bytes();
     let row = |rounds: &PairedRounds| {
         let workload = lab.workload(&rounds.workload);
         let work = workload.and_then(|workload| bind::work_size(lab, workload).ok());
         let roofline_s = work.zip(workload).map(|(work, workload)| {
             roofline::roofline_s(ceilings, work, lab.arithmetic_dtype(workload))
         });
+        let near = |time_s: f64| {
+            let (work, workload) = work.zip(workload)?;
+            let dtype = lab.arithmetic_dtype(workload);
+            Some(roofline::nearness(ceilings, work, dtype, caches_bytes, time_s))
+        };
         let times: Vec<Json> = record
             .contenders
             .iter()
             .zip(&rounds.samples_s)
             .map(|(contender, samples_s)| {
                 let is_baseline = matches!(contender.kind, ContenderKind::Baseline { .. });
+                let median_s = median(samples_s);
                 json!({
                     "label": contender.label, "is_baseline": is_baseline,
-                    "median_s": median(samples_s), "rounds": samples_s.len(),
+                    "median_s": median_s, "rounds": samples_s.len(),
+                    "roofline": median_s.and_then(near),
                 })
             })
             .collect();

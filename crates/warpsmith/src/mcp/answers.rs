@@ -10,8 +10,8 @@ use warpsmith_model::lab::Lab;
 use warpsmith_model::roofline::roofline_s;
 use warpsmith_model::stats::{Comparison, median_interval};
 use warpsmith_model::{
-    BlobId, Ceilings, ComparisonRecord, CounterSource, CrashCause, Fidelity, MismatchKind, Outcome,
-    RunId, Trial, units,
+    BlobId, Ceilings, ComparisonRecord, CounterSource, CrashCause, DeviceInfo, Fidelity,
+    MismatchKind, Outcome, RunId, Trial, notes, units,
 };
 use warpsmith_search::evolve::{Rejected, diagnosis, failure};
 use warpsmith_search::score;
@@ -120,7 +120,7 @@ pub fn evaluated(it: &Evaluation<'_>) -> Reply {
         merge(&mut data, numbers);
         text += &words;
     }
-    for note in &trial.notes {
+    for note in notes::gathered(&trial.notes, &trial.job.workloads) {
         text += &format!("note: {note}\n");
     }
     let next = next_step(it);
@@ -173,7 +173,13 @@ pub fn profiled(trial: &Trial, profiled: &profile::Profiled) -> anyhow::Result<R
 }
 
 /// Says who is faster.
-pub fn compared(lab: &Lab, run: &RunId, ceilings: &Ceilings, record: &ComparisonRecord) -> Reply {
+pub fn compared(
+    lab: &Lab,
+    run: &RunId,
+    ceilings: &Ceilings,
+    device: &DeviceInfo,
+    record: &ComparisonRecord,
+) -> Reply {
     let table = summary::comparison_table(record);
     let mut text = anstream::adapter::strip_str(&table).to_string();
     for missing in &record.missing {
@@ -199,7 +205,7 @@ pub fn compared(lab: &Lab, run: &RunId, ceilings: &Ceilings, record: &Comparison
     let data = json!({
         "run": run,
         "speedups": summary::speedups_json(record),
-        "times": summary::times_json(lab, ceilings, record),
+        "times": summary::times_json(lab, ceilings, device, record),
         "missing_baselines": record.missing,
         "failures": failures,
     });
@@ -308,7 +314,7 @@ pub fn trial(trial: &Trial, runs: &[RunId], log: Option<&str>, source: Option<&s
             );
         }
     }
-    for note in &trial.notes {
+    for note in notes::gathered(&trial.notes, &trial.job.workloads) {
         text += &format!("note: {note}\n");
     }
     if let Some(source) = source {

@@ -169,7 +169,13 @@ impl Session {
         let purpose = ComparisonPurpose::Final;
         let record = campaign.compare_now(purpose, contenders, workloads, rounds, seconds)?;
         let ceilings = ceilings(campaign)?;
-        Ok(answers::compared(&campaign.loaded.lab, &campaign.run, &ceilings, &record))
+        Ok(answers::compared(
+            &campaign.loaded.lab,
+            &campaign.run,
+            &ceilings,
+            &campaign.environment.device,
+            &record,
+        ))
     }
 
     /// Returns the campaign of a lab, ready to evaluate: the one that is open, if it is of this lab as it

@@ -29,16 +29,21 @@ pub(in crate::report) struct Limit {
 /// in the table alone.
 const FARTHEST_LIMIT: f64 = 2.5;
 const ROW_PX: f64 = 26.0;
+/// The width of a letter of a label, and how many have room; the tooltip has the rest of a longer one.
+const LETTER_PX: f64 = 7.0;
+const MOST_LETTERS: usize = 34;
 
 /// Draws the bars; longer is better.
 pub(in crate::report) fn bars(label: &str, bars: &[Bar<'_>], limit: Option<&Limit>) -> Html {
     let longest = bars.iter().map(|bar| bar.value.high).fold(0.0, f64::max);
     let limit = limit.filter(|limit| limit.value <= longest * FARTHEST_LIMIT);
     let high = limit.map_or(longest, |limit| longest.max(limit.value));
+    let widest = bars.iter().map(|bar| bar.label.chars().count()).max().unwrap_or(0);
+    let left = (widest.min(MOST_LETTERS) as f64 * LETTER_PX + 12.0).max(124.0);
     let frame = Frame {
-        width: 360.0,
+        width: 236.0 + left,
         height: 22.0 + ROW_PX * bars.len() as f64,
-        left: 124.0,
+        left,
         right: 92.0,
         top: 18.0,
         bottom: 4.0,
@@ -69,7 +74,7 @@ pub(in crate::report) fn bars(label: &str, bars: &[Bar<'_>], limit: Option<&Limi
             y - 7.0,
             (end - start).max(1.0),
             x_error_bar((scale.px(bar.value.low), scale.px(bar.value.high)), y),
-            text("name", (frame.left - 8.0, y + 4.0), "end", &shortened(bar.label, 16)),
+            text("name", (frame.left - 8.0, y + 4.0), "end", &shortened(bar.label, MOST_LETTERS)),
             text("value", (frame.width - 2.0, y + 4.0), "end", &bar.words),
         ));
     }

@@ -1,5 +1,6 @@
 //! The comparison: every contender on every workload, from interleaved rounds under one clock.
 
+use warpsmith_model::roofline::Nearness;
 use warpsmith_model::stats::{self, Interval};
 use warpsmith_model::{ComparisonRecord, MissingBaseline, WorkloadRecord, units};
 
@@ -7,7 +8,7 @@ use super::super::charts::{Bar, Limit, bars};
 use super::super::data::{ComparisonView, Part, View, work_size};
 use super::super::html::{Html, html};
 use super::super::words;
-use super::{Column, badge, empty, titled_table};
+use super::{Column, badge, empty, nearness_notes, titled_table};
 use crate::derive::{self, Standing};
 
 pub(super) fn body(view: &View<'_>) -> Html {
@@ -98,6 +99,7 @@ fn ceiling(view: &View<'_>, workload: &WorkloadRecord) -> Option<Limit> {
 
 fn table(view: &View<'_>, comparison: &ComparisonView<'_>) -> Html {
     let held = &comparison.standings[comparison.against].label;
+    let subject = view.subject();
     let contenders: Vec<(&Standing, Part)> = comparison.ordered().collect();
     let groups: Html = comparison
         .record
@@ -118,7 +120,7 @@ fn table(view: &View<'_>, comparison: &ComparisonView<'_>) -> Html {
             };
             Some(html!(
                 "<tr class='overall'><th scope='row'>{}</th><td class='who {}'>{}</td><td colspan='3'></td>{}</tr>\n",
-                covers, part.class(), standing.label, speedup_cells(speedup)
+                covers, part.class(), standing.label, speedup_cells(speedup, view.subject())
             ))
         })
         .collect();
@@ -127,10 +129,10 @@ fn table(view: &View<'_>, comparison: &ComparisonView<'_>) -> Html {
         &[
             Column::Text("Workload"),
             Column::Text("Contender"),
-            Column::Number("Median time"),
+            Column::Number("Median of the rounds"),
             Column::Number("95\u{a0}% interval"),
             Column::Number("Of ceiling"),
-            Column::Number("Speed-up"),
+            Column::Number(&format!("The {subject} is … as fast")),
             Column::Number("95\u{a0}% interval"),
             Column::Text("Verdict"),
         ],
@@ -146,10 +148,19 @@ fn table(view: &View<'_>, comparison: &ComparisonView<'_>) -> Html {
     let most = rounds.iter().max().copied().unwrap_or(0);
     let rounds = if fewest == most { fewest.to_string() } else { format!("{fewest} to {most}") };
     body.push(html!(
-        "<p class='small'>{} rounds on each workload. Speed-up and verdict say what <code>{}</code> is against each contender; over several workloads it is the geometric mean.</p>\n",
-        rounds, held
+        "<p class='small'>{} rounds on each workload. The {} is <code>{}</code>: each row says how many times as fast as the row’s contender it is; over several workloads that is the geometric mean. These times are of the rounds; the summary’s are of the winner’s own full gate.</p>\n",
+        rounds, subject, held
     ));
+    body.push(nearness_notes(&all_near(view, comparison)));
     body
+}
+
+/// How near every time of the table comes to its ceiling.
+fn all_near(view: &View<'_>, comparison: &ComparisonView<'_>) -> Vec<Nearness> {
+    let standings = comparison.standings.iter().flat_map(|standing| &standing.workloads);
+    standings
+        .filter_map(|here| view.nearness(view.lab.workload(&here.workload)?, here.time_s?.mid))
+        .collect()
 }
 
 /// The rows of one workload.
@@ -168,12 +179,12 @@ fn group(view: &View<'_>, contenders: &[(&Standing, Part)], idx: usize, name: &s
                 html!("<td colspan='6' class='empty'>{}</td>", reason)
             }
             Some(time_s) => {
-                let share = workload.and_then(|workload| view.ceiling_share(workload, time_s.mid));
+                let near = workload.and_then(|workload| view.nearness(workload, time_s.mid));
                 let share =
-                    share.map_or("–".to_string(), |ceiling| words::percent(ceiling.share));
+                    near.map_or("–".to_string(), |near| near.words().replace(' ', "\u{a0}"));
                 let verdict = match here.speedup.filter(|_| place > 0) {
                     None => html!("<td class='num soft'>1</td><td></td><td></td>"),
-                    Some(speedup) => speedup_cells(speedup),
+                    Some(speedup) => speedup_cells(speedup, view.subject()),
                 };
                 html!(
                     "<td class='num'>{}</td><td class='num soft'>{}</td><td class='num'>{}</td>{}",
@@ -200,12 +211,12 @@ fn group(view: &View<'_>, contenders: &[(&Standing, Part)], idx: usize, name: &s
         .collect()
 }
 
-fn speedup_cells(speedup: Interval) -> Html {
+fn speedup_cells(speedup: Interval, subject: &str) -> Html {
     html!(
         "<td class='num'>{}</td><td class='num soft'>{}</td><td>{}</td>",
         words::ratio(speedup.mid),
         words::ratio_interval(speedup),
-        badge(speedup)
+        badge(speedup, subject)
     )
 }
 
@@ -251,22 +262,9 @@ fn others(view: &View<'_>, headline: &ComparisonRecord) -> Html {
         .iter()
         .flat_map(|record| {
             let first = record.contenders.first().map_or("", |contender| &contender.label);
+            let purpose = record.purpose.describe();
             derive::standings(record, 0).into_iter().skip(1).map(move |standing| {
-                let result = match standing.speedup {
-                    Some(speedup) => html!(
-                        "{} ({}) {}",
-                        words::ratio(speedup.mid),
-                        words::ratio_interval(speedup),
-                        badge(speedup)
-                    ),
-                    None => html!("no common times"),
-                };
-                html!(
-                    "<li><code>{}</code> against <code>{}</code>: {}</li>\n",
-                    first,
-                    standing.label,
-                    result
-                )
+                html!("<li>{}: {}</li>\n", purpose, derive::sentence(first, &standing))
             })
         })
         .collect();

@@ -265,9 +265,10 @@ fn outcome(view: &View<'_>, step: &Step<'_>) -> Html {
         .iter()
         .map(|time| {
             let workload = view.lab.workload(&time.workload);
-            let share = workload.and_then(|it| view.ceiling_share(it, time.median_s.mid));
-            let share = share.map_or(String::new(), |share| {
-                format!(", {} of what {} allows", words::percent(share.share), share.of)
+            let near = workload.and_then(|it| view.nearness(it, time.median_s.mid));
+            let share = near.map_or(String::new(), |near| match near.share <= 1.0 {
+                true => format!(", {} of what {} allows", near.words(), near.ceiling.name()),
+                false => format!(", {}", near.words()),
             });
             html!("<li>{}: {}{}</li>", time.workload, units::time(time.median_s.mid), share)
         })

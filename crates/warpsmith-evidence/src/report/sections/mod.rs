@@ -14,7 +14,8 @@ mod trust;
 
 pub(super) use summary::masthead;
 
-use warpsmith_model::stats::{Interval, judge};
+use warpsmith_model::roofline::{Nearness, nearness_notes as words_of};
+use warpsmith_model::stats::{Comparison, Interval, judge};
 
 use super::data::View;
 use super::html::{Html, html};
@@ -100,10 +101,28 @@ fn titled_table(title: &str, columns: &[Column<'_>], body: Html) -> Html {
     html!("<h3>{}</h3>\n{}", title, table(title, columns, body))
 }
 
-/// A comparison's verdict: a sign, a word and a colour.
-fn badge(speedup: Interval) -> Html {
+/// A comparison's verdict on its subject: a sign, words and a colour.
+fn badge(speedup: Interval, subject: &str) -> Html {
     let (sign, word) = words::comparison(judge(speedup));
-    html!("<span class='badge {}'><span aria-hidden='true'>{}</span> {}</span>", word, sign, word)
+    let words = match judge(speedup) {
+        Comparison::Faster | Comparison::Slower => format!("{subject} is {word}"),
+        Comparison::Tie | Comparison::Unclear => word.to_string(),
+    };
+    html!("<span class='badge {}'><span aria-hidden='true'>{}</span> {}</span>", word, sign, words)
+}
+
+/// How near a time comes to a ceiling: a bar with a percentage, or a word where there is none.
+fn nearness_meter(near: &Nearness) -> Html {
+    let words = near.words().replace(' ', "\u{a0}");
+    match near.share <= 1.0 {
+        true => meter(near.share, &format!("{words} of {}", near.ceiling.name())),
+        false => meter(near.share, &words),
+    }
+}
+
+/// What the words in place of percentages mean.
+fn nearness_notes(near: &[Nearness]) -> Html {
+    words_of(near).iter().map(|note| html!("<p class='small'>{}.</p>\n", note)).collect()
 }
 
 /// A share of a whole as a bar with its number.

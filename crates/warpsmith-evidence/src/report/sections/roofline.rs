@@ -1,13 +1,14 @@
 //! The distance to the machine's limits, as measured on it.
 
+use warpsmith_model::roofline::{self, Nearness};
 use warpsmith_model::stats::Interval;
-use warpsmith_model::{Ceilings, WorkloadRecord, roofline, units};
+use warpsmith_model::{Ceilings, WorkloadRecord, units};
 
 use super::super::charts::{self, Ceiling, RooflinePoint};
 use super::super::data::{Part, View};
 use super::super::html::{Html, html};
 use super::super::words;
-use super::{Column, empty, meter, scroll, table};
+use super::{Column, empty, nearness_meter, nearness_notes, scroll, table};
 
 pub(super) fn body(view: &View<'_>) -> Html {
     let Some(ceilings) = &view.data.ceilings else {
@@ -19,8 +20,8 @@ pub(super) fn body(view: &View<'_>) -> Html {
         .map(|(part, label, workload, time_s)| {
             let rate = workload.flops / time_s.mid;
             let share = view
-                .ceiling_share(workload, time_s.mid)
-                .map_or(String::new(), |c| format!(", {} of its ceiling", words::percent(c.share)));
+                .nearness(workload, time_s.mid)
+                .map_or(String::new(), |near| format!(", {}", near_words(&near)));
             RooflinePoint {
                 part: *part,
                 intensity: workload.flops / workload.bytes,
@@ -92,6 +93,11 @@ fn parts<'a>(timed: &[Timed<'a>]) -> Vec<(Part, &'a str)> {
     parts
 }
 
+fn near_words(near: &Nearness) -> String {
+    let words = near.words().replace(' ', "\u{a0}");
+    if near.share <= 1.0 { format!("{words} of its ceiling") } else { words }
+}
+
 fn slopes(ceilings: &Ceilings) -> Vec<Ceiling> {
     [
         ("memory", "memory", ceilings.memory_bytes_per_s),
@@ -116,10 +122,8 @@ fn in_numbers(view: &View<'_>, timed: &[Timed<'_>]) -> Html {
         .flat_map(|workload| {
             timed.iter().rev().filter(move |(_, _, of, _)| of.name == workload.name).map(
                 move |(part, label, _, time_s)| {
-                    let share = view.ceiling_share(workload, time_s.mid);
-                    let share = share.map_or(html!("–"), |ceiling| {
-                        meter(ceiling.share, &format!("{} of {}", words::percent(ceiling.share), ceiling.of))
-                    });
+                    let near = view.nearness(workload, time_s.mid);
+                    let share = near.map_or(html!("–"), |near| nearness_meter(&near));
                     html!(
                         "<tr><th scope='row'>{}</th><td class='who {}'>{}</td><td class='num'>{}</td><td class='num'>{}</td><td>{}</td></tr>\n",
                         workload.name,
@@ -144,5 +148,13 @@ fn in_numbers(view: &View<'_>, timed: &[Timed<'_>]) -> Html {
         ],
         rows,
     );
-    html!("<details><summary>The same in numbers</summary>{}</details>\n", table)
+    let near: Vec<Nearness> = timed
+        .iter()
+        .filter_map(|(_, _, workload, time_s)| view.nearness(workload, time_s.mid))
+        .collect();
+    html!(
+        "<details><summary>The same in numbers</summary>{}{}</details>\n",
+        table,
+        nearness_notes(&near)
+    )
 }

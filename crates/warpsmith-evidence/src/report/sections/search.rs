@@ -89,7 +89,7 @@ fn best_of_each_kernel(view: &View<'_>, board: &Leaderboard<'_>) -> Html {
             )
         })
         .collect();
-    titled_table(
+    let mut body = titled_table(
         &format!("The best of each kernel at the {} fidelity", board.fidelity.name()),
         &[
             Column::Text("Kernel"),
@@ -100,7 +100,13 @@ fn best_of_each_kernel(view: &View<'_>, board: &Leaderboard<'_>) -> Html {
             Column::Text("Parameters"),
         ],
         rows,
-    )
+    );
+    body.push(html!(
+        "<p class='small'>Geometric means over {}, from {}. They rank candidates; the winner’s time, in the summary, is measured again and longer.</p>\n",
+        board.workloads.join(", "),
+        derive::measured_in(board.fidelity)
+    ));
+    body
 }
 
 pub(super) fn effects(view: &View<'_>) -> Html {

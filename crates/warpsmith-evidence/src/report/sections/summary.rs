@@ -1,14 +1,15 @@
 //! The summary: who won, by how much, how near to the machine's limits, and how to do it again.
 
+use warpsmith_model::roofline::Nearness;
 use warpsmith_model::stats::{Comparison, judge, median};
-use warpsmith_model::{DeviceState, Fidelity, Guard, Measurement, RunStatus, units};
+use warpsmith_model::{DeviceState, Fidelity, Guard, Measurement, RunStatus, notes, units};
 
 use super::super::data::{Part, View, Winner};
 use super::super::html::{Html, html};
 use super::super::trials::Packed;
 use super::super::words;
-use super::{Column, badge, empty, meter, reproduce, titled_table};
-use crate::derive::Standing;
+use super::{Column, badge, empty, nearness_meter, nearness_notes, reproduce, titled_table};
+use crate::derive::{self, Standing};
 use crate::utc_text;
 
 /// The page's head: what was computed, when and where.
@@ -92,7 +93,11 @@ fn clause(rival: &Standing) -> Option<Html> {
             html!("is <strong>{}</strong> as fast as <code>{}</code>", ratio, rival.label)
         }
         Comparison::Slower => {
-            html!("is slower than <code>{}</code> (<strong>{}</strong>)", rival.label, ratio)
+            html!(
+                "is slower than <code>{}</code> (<strong>{}</strong> as fast)",
+                rival.label,
+                ratio
+            )
         }
         Comparison::Tie => html!("ties with <code>{}</code>", rival.label),
         Comparison::Unclear => {
@@ -127,9 +132,9 @@ fn cards(view: &View<'_>) -> Html {
         .into_iter()
         .map(|(rival, part)| {
             let what = match part {
-                Part::Naive => "over the naive rung",
-                Part::Baseline(_) => "over the baseline",
-                Part::Winner | Part::Kernel => "over the kernel",
+                Part::Naive => "against the naive rung",
+                Part::Baseline(_) => "against the baseline",
+                Part::Winner | Part::Kernel => "against the kernel",
             };
             let Some(overall) = rival.speedup else {
                 return html!(
@@ -143,8 +148,8 @@ fn cards(view: &View<'_>) -> Html {
                 format!("over the {} of {n_workloads} workloads it serves", rival.covered)
             };
             html!(
-                "<div class='card'><p class='over'>{} <code>{}</code></p><p class='ratio'>{}</p><p>{}</p><p class='small'>{} (95\u{a0}%)<br>{}</p></div>\n",
-                what, rival.label, words::ratio(overall.mid), badge(overall),
+                "<div class='card'><p class='over'>{} <code>{}</code></p><p class='ratio'>{} <span class='small'>as fast</span></p><p>{}</p><p class='small'>{} (95\u{a0}%)<br>{}</p></div>\n",
+                what, rival.label, words::ratio(overall.mid), badge(overall, view.subject()),
                 words::ratio_interval(overall), covers
             )
         })
@@ -187,11 +192,8 @@ fn workloads(view: &View<'_>, winner: &Winner<'_>) -> Html {
                     workload.name, axes.join(" ")
                 );
             };
-            let share = match view.ceiling_share(workload, time_s.mid) {
-                Some(ceiling) => {
-                    let words = format!("{} of {}", words::percent(ceiling.share), ceiling.of);
-                    meter(ceiling.share, &words)
-                }
+            let share = match view.nearness(workload, time_s.mid) {
+                Some(near) => nearness_meter(&near),
                 None => html!("{}", "ceilings were not measured"),
             };
             html!(
@@ -205,7 +207,12 @@ fn workloads(view: &View<'_>, winner: &Winner<'_>) -> Html {
             )
         })
         .collect();
-    titled_table(
+    let overall = html!(
+        "<tr class='overall'><th scope='row'>All of them<span class='sub'>geometric mean</span></th><td class='num'>{}</td><td class='num soft'>{}</td><td colspan='2'></td></tr>\n",
+        units::time(winner.score_s.mid),
+        words::time_interval(winner.score_s)
+    );
+    let mut body = titled_table(
         "The winner on each workload",
         &[
             Column::Text("Workload"),
@@ -214,8 +221,18 @@ fn workloads(view: &View<'_>, winner: &Winner<'_>) -> Html {
             Column::Number("Rate"),
             Column::Text("Share of the measured peak that binds"),
         ],
-        rows,
-    )
+        [rows, overall].into_iter().collect(),
+    );
+    body.push(html!(
+        "<p class='small'>Times are medians of {} (trial {}), as in every other place where the winner’s time is named. Speed-ups are from the rounds of the comparison, whose times are its own.</p>\n",
+        derive::measured_in(winner.trial.fidelity),
+        winner.trial.seq.to_string()
+    ));
+    let times = view.lab.workloads.iter().zip(&winner.time_s);
+    let near: Vec<Nearness> =
+        times.filter_map(|(workload, time_s)| view.nearness(workload, (*time_s)?.mid)).collect();
+    body.push(nearness_notes(&near));
+    body
 }
 
 /// Under which conditions the winner was timed: cold and warm caches, and how the device was. Nothing
@@ -294,8 +311,10 @@ fn warnings(view: &View<'_>, packed: &Packed) -> Html {
             warnings.push(format!("Candidates ran without {name}: {reason}."));
         }
     }
-    for note in view.comparison.iter().flat_map(|comparison| &comparison.record.notes) {
-        warnings.push(note.clone());
+    if let Some(comparison) = &view.comparison {
+        let names: Vec<&str> =
+            comparison.record.workloads.iter().map(|rounds| rounds.workload.as_str()).collect();
+        warnings.extend(notes::gathered(&comparison.record.notes, &names));
     }
     if packed.texts_left_out > 0 {
         let texts = words::counted(packed.texts_left_out, "source or log");

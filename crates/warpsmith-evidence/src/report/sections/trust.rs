@@ -1,6 +1,6 @@
 //! The chain of trust: what is right, who says so, and how near to the budget the errors come.
 
-use warpsmith_model::{ChainRecord, ErrorSize, Fidelity, Proof, Verdict};
+use warpsmith_model::{BudgetShare, ChainRecord, ErrorSize, Fidelity, Proof, Verdict};
 
 use super::super::data::View;
 use super::super::html::{Html, html};
@@ -247,20 +247,18 @@ fn winner_errors(view: &View<'_>) -> Html {
     let trial = winner.trial;
     let record = view.data.trials.iter().find(|record| record.trial.id == trial.id);
     let seed = record.map_or(String::new(), |record| record.trial.job.seed.to_string());
+    let measurements = record.map_or(&[][..], |record| record.trial.outcome.measurements());
     let widest = view.lab.inputs.iter().map(|inputs| inputs.tolerance_scale).fold(1.0, f64::max);
-    let allowed = ErrorSize {
-        element_eps: view.lab.tolerance.element_eps,
-        norm_eps: view.lab.tolerance.norm_eps,
-        plain: None,
-    };
-    let rows: Html = trial
-        .times
+    let narrowest = view.lab.inputs.iter().map(|it| it.tolerance_scale).fold(widest, f64::min);
+    let tolerance = &view.lab.tolerance;
+    let bound = BudgetShare { element: tolerance.element_eps, norm: tolerance.norm_eps };
+    let rows: Html = measurements
         .iter()
-        .map(|time| {
+        .map(|measurement| {
             html!(
                 "<tr><th scope='row'>{}</th>{}</tr>\n",
-                time.workload,
-                error_cells(time.error, allowed)
+                measurement.workload,
+                winner_error_cells(measurement.error, bound, widest == 1.0 && narrowest == 1.0)
             )
         })
         .collect();
@@ -281,11 +279,33 @@ fn winner_errors(view: &View<'_>) -> Html {
         trial.fidelity.name(),
         seed
     ));
-    if widest > 1.0 {
+    if widest != narrowest {
         body.push(html!(
-            "<p class='small'>The worst over all input distributions, held against the tightest budget; the widest is {} times that.</p>\n",
+            "<p class='small'>The worst over all input distributions. Some have a wider budget than others (up to {} times the lab’s); each error is a share of the budget of its own inputs, so the largest error need not be the largest share.</p>\n",
             widest.to_string()
         ));
     }
     body
+}
+
+/// An error and the share that it uses up. Older evidence does not have the share; it follows from the
+/// error where all distributions have the same budget, and is left open elsewhere.
+fn winner_error_cells(error: ErrorSize, bound: BudgetShare, is_one_budget: bool) -> Html {
+    let plain = BudgetShare {
+        element: error.element_eps / bound.element,
+        norm: error.norm_eps / bound.norm,
+    };
+    let share = error.of_budget.or(is_one_budget.then_some(plain));
+    let pair = |value: f64, share: Option<f64>| {
+        let share = match share {
+            Some(share) => meter(share, &words::percent(share)),
+            None => html!("<span class='soft'>not recorded</span>"),
+        };
+        html!("<td class='num'>{}</td><td>{}</td>", words::three_digits(value), share)
+    };
+    html!(
+        "{}{}",
+        pair(error.element_eps, share.map(|share| share.element)),
+        pair(error.norm_eps, share.map(|share| share.norm))
+    )
 }

@@ -1,0 +1,241 @@
+//! Notes on measurements, in words: made where something was measured, gathered where they are shown.
+//!
+//! A trial on thirty workloads can have the same thing to say of most of them. The evidence keeps every
+//! note as it was made; [`gathered`] makes one line of those that say the same.
+
+/// A note that the samples of a workload are noisy: how wide the median's interval is, as a share of it.
+pub fn noisy(workload: &str, width: f64) -> String {
+    format!("{workload}: {NOISY}{:.0} % of it", width * 100.0)
+}
+
+/// A note that a time mostly shows the launch.
+pub fn near_floor(workload: &str, floors: f64) -> String {
+    format!("{workload}: {NEAR_FLOOR}{floors}x{NEAR_FLOOR_END}")
+}
+
+/// A note that readings were set aside.
+pub fn taken_again(workload: &str, readings: usize) -> String {
+    format!("{workload}: {readings}{TAKEN_AGAIN}")
+}
+
+/// A note that leading samples do not count.
+pub fn warm_up(workload: &str, samples: usize) -> String {
+    format!("{workload}: {samples}{WARM_UP}")
+}
+
+/// A note that readings of a busy machine count for want of others.
+pub fn busy(workload: &str) -> String {
+    format!("{workload}: {BUSY}")
+}
+
+const NOISY: &str = "the samples are noisy; the median's interval spans ";
+const NEAR_FLOOR: &str = "the time is within ";
+const NEAR_FLOOR_END: &str = " of an empty launch, so it measures the harness as well";
+const TAKEN_AGAIN: &str = " reading(s) taken again, because something else slowed the machine";
+const WARM_UP: &str = " leading sample(s) left out as warm-up";
+const BUSY: &str = "something else kept the machine busy or slow; its readings count nevertheless";
+
+/// What a note says, apart from where.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Remark<'a> {
+    Noisy { percent: f64 },
+    NearFloor { floors: &'a str },
+    TakenAgain { readings: u64 },
+    WarmUp { samples: u64 },
+    Busy,
+}
+
+impl<'a> Remark<'a> {
+    fn of(words: &'a str) -> Option<Self> {
+        if let Some(rest) = words.strip_prefix(NOISY) {
+            let percent = rest.strip_suffix(" % of it")?.parse().ok()?;
+            return Some(Self::Noisy { percent });
+        }
+        if let Some(rest) = words.strip_prefix(NEAR_FLOOR) {
+            return Some(Self::NearFloor { floors: rest.strip_suffix(NEAR_FLOOR_END)? });
+        }
+        if let Some(readings) = words.strip_suffix(TAKEN_AGAIN) {
+            return Some(Self::TakenAgain { readings: readings.parse().ok()? });
+        }
+        if let Some(samples) = words.strip_suffix(WARM_UP) {
+            return Some(Self::WarmUp { samples: samples.parse().ok()? });
+        }
+        (words == BUSY).then_some(Self::Busy)
+    }
+
+    /// Says whether both say the same, however much of it.
+    fn is_like(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::NearFloor { floors: one }, Self::NearFloor { floors: other }) => one == other,
+            _ => std::mem::discriminant(self) == std::mem::discriminant(other),
+        }
+    }
+}
+
+/// One kind of remark on one subject: where it was made.
+struct Group<'a> {
+    /// The contender of a comparison; empty for a trial, which has one subject.
+    subject: &'a str,
+    /// The workload and what was said of it; or a note as it is.
+    said: Vec<(&'a str, Option<Remark<'a>>)>,
+}
+
+/// Makes one line of the notes that say the same of several of these workloads, at the place of the first
+/// of them; all others stay as they are.
+pub fn gathered<S: AsRef<str>>(notes: &[String], workloads: &[S]) -> Vec<String> {
+    let mut groups: Vec<Group<'_>> = Vec::new();
+    for note in notes {
+        let parsed = workloads.iter().find_map(|workload| parse(note, workload.as_ref()));
+        let Some((subject, workload, remark)) = parsed else {
+            groups.push(Group { subject: "", said: vec![(note, None)] });
+            continue;
+        };
+        let known = groups.iter_mut().find(|group| {
+            let first = group.said.first().and_then(|(_, first)| first.as_ref());
+            group.subject == subject && first.is_some_and(|first| first.is_like(&remark))
+        });
+        match known {
+            Some(group) => group.said.push((workload, Some(remark))),
+            None => groups.push(Group { subject, said: vec![(workload, Some(remark))] }),
+        }
+    }
+    groups.iter().map(|group| line(group, workloads.len())).collect()
+}
+
+/// Takes apart `workload: remark`, or `subject: workload: remark`.
+fn parse<'a>(note: &'a str, workload: &'a str) -> Option<(&'a str, &'a str, Remark<'a>)> {
+    let (subject, words) = match note.strip_prefix(workload).and_then(|it| it.strip_prefix(": ")) {
+        Some(words) => ("", words),
+        None => {
+            let (before, words) = note.split_once(&format!(": {workload}: "))?;
+            (before, words)
+        }
+    };
+    Remark::of(words).map(|remark| (subject, workload, remark))
+}
+
+fn line(group: &Group<'_>, n_workloads: usize) -> String {
+    let subject = match group.subject {
+        "" => String::new(),
+        subject => format!("{subject}: "),
+    };
+    let remarks: Vec<(&str, &Remark<'_>)> =
+        group.said.iter().filter_map(|(on, remark)| Some((*on, remark.as_ref()?))).collect();
+    let Some((first, kind)) = remarks.first() else {
+        return group.said.iter().map(|(note, _)| *note).collect();
+    };
+    let on = match remarks.len() {
+        1 => format!("on {first}"),
+        n => format!("on {n} of {n_workloads} workloads"),
+    };
+    let sum = |of: fn(&Remark<'_>) -> u64| remarks.iter().map(|(_, it)| of(it)).sum::<u64>();
+    match kind {
+        Remark::Noisy { .. } => {
+            let percent = |remark: &Remark<'_>| match remark {
+                Remark::Noisy { percent } => *percent,
+                _ => 0.0,
+            };
+            let widest = remarks.iter().max_by(|a, b| percent(a.1).total_cmp(&percent(b.1)));
+            let (at, widest) = widest.map_or((*first, 0.0), |(at, it)| (*at, percent(it)));
+            match remarks.len() {
+                1 => {
+                    format!("{subject}noisy {on} (the median's interval spans {widest:.0} % of it)")
+                }
+                _ => format!(
+                    "{subject}noisy {on} (the median's interval spans up to {widest:.0} % of it, on {at})"
+                ),
+            }
+        }
+        Remark::NearFloor { floors } => format!(
+            "{subject}within {floors}x of an empty launch {on}, so these times measure the harness as well"
+        ),
+        Remark::TakenAgain { .. } => {
+            let all =
+                sum(|it| if let Remark::TakenAgain { readings } = it { *readings } else { 0 });
+            format!(
+                "{subject}{} taken again {on}, because something else slowed the machine",
+                counted(all, "reading")
+            )
+        }
+        Remark::WarmUp { .. } => {
+            let all = sum(|it| if let Remark::WarmUp { samples } = it { *samples } else { 0 });
+            format!("{subject}{} left out as warm-up {on}", counted(all, "leading sample"))
+        }
+        Remark::Busy => format!("{subject}{BUSY} ({on})"),
+    }
+}
+
+fn counted(number: u64, noun: &str) -> String {
+    if number == 1 { format!("1 {noun}") } else { format!("{number} {noun}s") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(n: usize) -> Vec<String> {
+        (0..n).map(|idx| format!("n{idx}")).collect()
+    }
+
+    #[test]
+    fn what_is_said_of_most_workloads_is_one_line() {
+        let workloads = names(30);
+        let widths = (0..25).map(|idx| noisy(&format!("n{idx}"), 0.10 + 0.001 * f64::from(idx)));
+        let notes: Vec<String> =
+            std::iter::once("left out: a shape".to_string()).chain(widths).collect();
+        assert_eq!(
+            gathered(&notes, &workloads),
+            [
+                "left out: a shape",
+                "noisy on 25 of 30 workloads (the median's interval spans up to 12 % of it, on n24)",
+            ]
+        );
+    }
+
+    #[test]
+    fn each_contender_has_its_own_line() {
+        let said = |label: &str, on: &str| format!("{label}: {}", noisy(on, 0.2));
+        let notes = [said("a: b", "n0"), said("c", "n0"), said("a: b", "n1")];
+        assert_eq!(
+            gathered(&notes, &names(2)),
+            [
+                "a: b: noisy on 2 of 2 workloads (the median's interval spans up to 20 % of it, on n1)",
+                "c: noisy on n0 (the median's interval spans 20 % of it)",
+            ]
+        );
+    }
+
+    #[test]
+    fn counts_are_added_up_and_other_words_stay() {
+        let notes = [
+            taken_again("n0", 2),
+            "n0: of another kind".to_string(),
+            taken_again("n1", 1),
+            warm_up("n1", 1),
+            busy("n0"),
+            near_floor("n0", 3.0),
+            near_floor("n1", 3.0),
+        ];
+        assert_eq!(
+            gathered(&notes, &names(3)),
+            [
+                "3 readings taken again on 2 of 3 workloads, because something else slowed the machine",
+                "n0: of another kind",
+                "1 leading sample left out as warm-up on n1",
+                "something else kept the machine busy or slow; its readings count nevertheless (on n0)",
+                "within 3x of an empty launch on 2 of 3 workloads, so these times measure the harness as \
+                 well",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_workload_whose_name_begins_like_another_is_told_apart() {
+        let notes = [noisy("n1", 0.2), noisy("n10", 0.3)];
+        let lines = gathered(&notes, &["n1", "n10"]);
+        assert_eq!(
+            lines,
+            ["noisy on 2 of 2 workloads (the median's interval spans up to 30 % of it, on n10)"]
+        );
+    }
+}

@@ -1,0 +1,207 @@
+//! The winner of a run on each workload, as the summary of a run and `show` print it.
+//!
+//! Its times are those that the report and the exports have: see `warpsmith_evidence::derive::winner`.
+
+use anyhow::{Context as _, Result};
+use serde_json::{Value as Json, json};
+use warpsmith_evidence::derive::{self, measured_in};
+use warpsmith_evidence::{Store, TrialSummary};
+use warpsmith_model::roofline::{self, CEILING_ERROR, Nearness};
+use warpsmith_model::stats::{Interval, geomean, median_interval};
+use warpsmith_model::{
+    Ceilings, ComparisonRecord, DeviceState, LabRecord, RunRecord, Trial, stats, units,
+};
+
+use crate::output::{BOLD, DIM, Table, paint};
+
+/// The winner of a run with everything that is said of its times.
+#[derive(Clone, Debug)]
+pub struct WinnerTable {
+    /// The trial that its times are from.
+    pub trial: Trial,
+    rows: Vec<Row>,
+}
+
+#[derive(Clone, Debug)]
+struct Row {
+    workload: String,
+    time_s: Interval,
+    /// With warm caches, where that was measured.
+    warm_s: Option<f64>,
+    device_state: Option<DeviceState>,
+    flops_per_s: f64,
+    /// Of the arithmetic peak, and of the ceiling that binds; none where ceilings were not measured.
+    against: Option<(f64, Nearness)>,
+}
+
+impl WinnerTable {
+    /// Reads the winner of a run; none where it has none.
+    pub fn read(store: &Store, record: &RunRecord) -> Result<Option<Self>> {
+        let summaries = store.summaries(&record.id)?;
+        Self::of(store, record, &summaries, &store.comparisons(&record.id)?)
+    }
+
+    /// The same from what was read before.
+    pub fn of(
+        store: &Store,
+        record: &RunRecord,
+        summaries: &[TrialSummary],
+        comparisons: &[ComparisonRecord],
+    ) -> Result<Option<Self>> {
+        let Some(winner) = derive::winner(record, summaries, comparisons) else { return Ok(None) };
+        let trial = store
+            .trial(&winner.trial.id.to_string())
+            .with_context(|| format!("the trial of the winner of {}", record.id))?;
+        let ceilings = store.ceilings(&record.id)?;
+        let caches_bytes = store.environment(&record.environment)?.device.caches_bytes();
+        let rows = rows(&record.lab, &trial, ceilings.as_ref(), caches_bytes);
+        Ok(Some(Self { trial, rows }))
+    }
+
+    /// Says which measurement the times are from.
+    pub fn from(&self) -> &'static str {
+        measured_in(self.trial.job.fidelity)
+    }
+
+    /// Returns the geometric mean of the medians.
+    pub fn mean_s(&self) -> Option<f64> {
+        geomean(&self.rows.iter().map(|row| row.time_s.mid).collect::<Vec<f64>>())
+    }
+
+    /// Renders for people: a heading, the table, and what its words mean.
+    pub fn render(&self) -> String {
+        let candidate = &self.trial.job.candidate;
+        let mut lines = vec![format!("{} {}", paint(BOLD, "winner"), candidate.kernel)];
+        if !candidate.params.0.is_empty() {
+            lines.push(format!("  {}", candidate.params));
+        }
+        lines.extend([String::new(), self.table()]);
+        let trial = self.trial.id.short();
+        lines.push(note(&format!("time: the median of {} (trial {trial})", self.from())));
+        if self.has_warm() {
+            lines.push(note(
+                "rates and shares are of the cold times; warm: the same input again and again",
+            ));
+        }
+        let near: Vec<Nearness> =
+            self.rows.iter().filter_map(|row| Some(row.against.as_ref()?.1)).collect();
+        lines.extend(roofline::nearness_notes(&near).iter().map(|words| note(words)));
+        if self.rows.iter().any(|row| row.against.as_ref().is_some_and(|(of, _)| *of > 1.0)) {
+            lines.push(note(
+                "at or above the peak: as fast as multiply-adds were when they were measured, or faster \
+                 (matrix units; a busy machine at that time)",
+            ));
+        }
+        if let Some(state) = self.device_state() {
+            lines.push(note(&format!("the device meanwhile: {}", state.describe())));
+        }
+        lines.join("\n")
+    }
+
+    /// Renders for programs.
+    pub fn to_json(&self) -> Json {
+        let row = |row: &Row| {
+            let near = row.against.as_ref().map(|(_, near)| near);
+            json!({
+                "workload": row.workload, "time_s": row.time_s.mid, "time_interval_s": row.time_s,
+                "warm_time_s": row.warm_s, "device_state": row.device_state,
+                "flops_per_s": row.flops_per_s,
+                "share_of_peak": row.against.as_ref().map(|(share, _)| share),
+                "share_of_roofline": near.map(|near| near.share),
+                "ceiling": near.map(|near| near.ceiling),
+                "fits_caches": near.map(|near| near.fits_caches),
+            })
+        };
+        self.rows.iter().map(row).collect()
+    }
+
+    fn has_warm(&self) -> bool {
+        self.rows.iter().any(|row| row.warm_s.is_some())
+    }
+
+    fn table(&self) -> String {
+        // A target that cannot tell cold from warm has one kind of time.
+        let time = if self.has_warm() { "cold" } else { "time" };
+        let mut headings = vec!["workload", time, "rate", "of peak", "of roofline"];
+        if self.has_warm() {
+            headings.push("warm");
+        }
+        let columns: Vec<usize> = (1..headings.len()).collect();
+        let mut table = Table::new(&headings, &columns);
+        for row in &self.rows {
+            let none = || paint(DIM, "-");
+            let (peak, roofline) = match &row.against {
+                Some((share, near)) => (share_of_peak_words(*share), near.words()),
+                None => (none(), none()),
+            };
+            let mut cells = vec![
+                row.workload.clone(),
+                units::time(row.time_s.mid),
+                units::flops(row.flops_per_s),
+                peak,
+                roofline,
+            ];
+            if self.has_warm() {
+                cells.push(row.warm_s.map_or_else(none, units::time));
+            }
+            table.row(cells);
+        }
+        if let Some(mean_s) = self.mean_s().filter(|_| self.rows.len() > 1) {
+            table.row(vec![paint(BOLD, "geometric mean"), units::time(mean_s)]);
+        }
+        table.render()
+    }
+
+    /// Returns how the device was over all workloads.
+    fn device_state(&self) -> Option<DeviceState> {
+        let mut states = self.rows.iter().filter_map(|row| row.device_state.as_ref());
+        let mut all = states.next()?.clone();
+        states.for_each(|state| all.widen(state));
+        Some(all)
+    }
+}
+
+/// Says in a cell which share of the arithmetic peak a time reaches; more than all of it is a word.
+fn share_of_peak_words(share: f64) -> String {
+    match share {
+        share if share <= 1.0 => units::percent(share),
+        share if share <= 1.0 + CEILING_ERROR => "at the peak".to_string(),
+        _ => "above the peak".to_string(),
+    }
+}
+
+fn note(words: &str) -> String {
+    format!("  {}", paint(DIM, words))
+}
+
+fn rows(
+    lab: &LabRecord,
+    trial: &Trial,
+    ceilings: Option<&Ceilings>,
+    caches_bytes: u64,
+) -> Vec<Row> {
+    let dtype = lab.arithmetic_dtype();
+    trial
+        .outcome
+        .measurements()
+        .iter()
+        .filter_map(|measurement| {
+            let workload = lab.workload(&measurement.workload)?;
+            let interval = median_interval(&measurement.samples_s)?;
+            let time_s = interval.mid;
+            let work = roofline::WorkSize { flops: workload.flops, bytes: workload.bytes };
+            let against = ceilings.map(|ceilings| {
+                let near = roofline::nearness(ceilings, work, dtype, caches_bytes, time_s);
+                (roofline::share_of_peak(ceilings, work, dtype, time_s), near)
+            });
+            Some(Row {
+                workload: workload.name.clone(),
+                time_s: interval,
+                warm_s: stats::median(&measurement.warm_s),
+                device_state: measurement.device_state.clone(),
+                flops_per_s: workload.flops / time_s,
+                against,
+            })
+        })
+        .collect()
+}
