@@ -4,6 +4,7 @@ mod derive;
 mod durability;
 mod exports;
 mod fixture;
+mod hashes;
 mod opening;
 mod profiles;
 mod recording;
