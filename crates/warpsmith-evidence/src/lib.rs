@@ -48,11 +48,13 @@ mod error;
 pub mod export;
 pub mod report;
 mod schema;
+mod selection;
 mod store;
 mod summary;
 mod utc;
 
 pub use error::StoreError;
+pub use selection::{FailureTotals, FidelityTotals, Limits, Totals};
 pub use store::{Access, Checked, Examination, Question, RunSummary, Store};
 pub use summary::{TrialSummary, WorkloadTime, workload_times};
 pub use utc::utc_text;

@@ -32,6 +32,7 @@ pub use open::Access;
 pub use read::Question;
 pub use runs::RunSummary;
 pub use verify::{Checked, Examination};
+pub(crate) use write::named_blobs;
 
 /// An open store.
 #[derive(Debug)]

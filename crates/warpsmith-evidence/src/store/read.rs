@@ -176,16 +176,16 @@ impl Store {
         Ok(trials)
     }
 
-    /// Hands out the trials of one kernel at one fidelity, in order, one at a time.
-    pub(crate) fn each_trial_of<E: From<StoreError>>(
+    /// Hands out the trials of one kernel, or of all, at one fidelity, in order, one at a time.
+    pub(crate) fn each_trial_at<E: From<StoreError>>(
         &self,
         run: &RunId,
-        kernel: &str,
+        kernel: Option<&str>,
         fidelity: Fidelity,
         each: impl FnMut(RunTrial) -> Result<(), E>,
     ) -> Result<(), E> {
         let which = "AND run_trials.trial IN
-                     (SELECT number FROM trials WHERE kernel = ?2 AND fidelity = ?3)";
+                     (SELECT number FROM trials WHERE kernel = coalesce(?2, kernel) AND fidelity = ?3)";
         let params = params![self.run_number(run)?, kernel, fidelity.name()];
         self.each_trial_where(run, which, params, each)
     }

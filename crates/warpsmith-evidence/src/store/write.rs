@@ -400,7 +400,7 @@ fn checked_document(trial: &Trial) -> Result<String, StoreError> {
 }
 
 /// The texts that a trial names.
-pub(super) fn named_blobs(trial: &Trial) -> BTreeSet<BlobId> {
+pub(crate) fn named_blobs(trial: &Trial) -> BTreeSet<BlobId> {
     let mut named: BTreeSet<BlobId> = trial.builds.iter().map(|build| build.log).collect();
     named.insert(trial.job.candidate.source);
     if let Outcome::CompileFailed { log, .. } = &trial.outcome {

@@ -5,6 +5,7 @@ mod durability;
 mod exports;
 mod fixture;
 mod hashes;
+mod large;
 mod opening;
 mod profiles;
 mod recording;

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use rusqlite::Connection;
+use warpsmith_evidence::Store;
 use warpsmith_evidence::export::{Format, collect_evidence, export};
 use warpsmith_evidence::report::{gather, render};
-use warpsmith_evidence::{Store, StoreError};
 use warpsmith_model::diagnose::Stall;
 use warpsmith_model::{
     CounterSource, Counters, FORMAT_VERSION, FileBlob, LabId, LaunchCode, LaunchProfile,
