@@ -14,7 +14,7 @@ fn mode(path: &Path) -> u32 {
 /// A project with the evidence of one check.
 fn checked(arguments: &[&str]) -> Project {
     let project = Project::new();
-    let mut all = vec!["check", "labs/probe", "--kernel", "00_naive"];
+    let mut all = vec!["check", "labs/probe", "--kernel", "00_naive", "--quick"];
     all.extend(arguments);
     project.ok(&all);
     project
@@ -121,7 +121,7 @@ fn what_was_changed_is_found_and_named() {
     let sound = project.json(&["verify"]);
     assert_eq!((sound["sound"].as_bool(), sound["unsigned"].as_u64()), (Some(true), Some(0)));
     let trials = sound["checked"].as_array().expect("a list");
-    assert!(trials.iter().any(|one| one["kind"] == "trials" && one["rows"] == 1), "{sound}");
+    assert!(trials.iter().any(|one| one["kind"] == "trials" && one["rows"] != 0), "{sound}");
     // One bit of one digit of the trial's own time, wherever it lies in the file.
     let mut bytes = std::fs::read(project.database()).expect("the file");
     let needle = b"\"wall_s\":";
@@ -156,7 +156,7 @@ fn results_go_to_standard_output_where_nothing_can_be_written() {
     assert!(page.starts_with("<!doctype html>") && page.trim_end().ends_with("</html>"));
     let everything = project.ok(&["export", "latest", "--format", "json", "--out", "-"]);
     let everything: serde_json::Value = serde_json::from_str(&everything).expect("JSON");
-    assert_eq!(everything["trials"].as_array().map(Vec::len), Some(1));
+    assert!(everything["trials"].as_array().is_some_and(|trials| !trials.is_empty()));
     let said = project.fails(2, &["export", "latest", "--out", "-"]);
     assert!(said.contains("--format json"), "{said}");
 }
