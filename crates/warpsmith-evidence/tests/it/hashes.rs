@@ -110,8 +110,10 @@ fn every_column_of_every_row_is_answered_for() {
     drop(connection);
     let copy = folder.path().join("copy.db");
     for (table, column) in &columns {
-        if table == "profiles" {
-            continue; // There are none here.
+        // There are no profiles here; and the number of a document is its place in an order, which SQLite's
+        // own structure answers for.
+        if table == "profiles" || (table == "documents" && column == "number") {
+            continue;
         }
         std::fs::copy(&path, &copy).expect("a copy");
         let connection = Connection::open(&copy).expect("the copy");
