@@ -33,23 +33,21 @@ pub enum StoreError {
         /// The last format that this version knows.
         known: u32,
     },
-    /// The file was written by an earlier version, and may not be written to now.
-    #[error("`{}` has the older format {found} (now {known}) and is read-only here: open it once where it can be written, and it is brought up to date", .path.display())]
-    Older {
-        /// The file.
-        path: PathBuf,
-        /// The file's format.
-        found: u32,
-        /// The format that this version needs.
-        known: u32,
-    },
     /// The file's content is broken.
-    #[error("`{}` is damaged ({detail}); it was left as it is: restore it from a copy, or move it away together with its `-wal` file to start afresh (`sqlite3 FILE .recover` may rescue the rest)", .path.display())]
+    #[error("`{}` is damaged ({detail}); it was left as it is: `warpsmith verify` lists what is broken; restore it from a copy, or move it away together with its `-wal` file to start afresh (`sqlite3 FILE .recover` may rescue the rest)", .path.display())]
     Corrupt {
         /// The file.
         path: PathBuf,
         /// What was noticed.
         detail: String,
+    },
+    /// A row is not what was written: its hash, or the id that is its hash, is another one.
+    #[error("{what} in `{}` is not what was recorded: its hash is another one, so a disk or a program has changed it; `warpsmith verify` lists everything that is damaged, and a copy of the file has what it was", .path.display())]
+    Altered {
+        /// The file.
+        path: PathBuf,
+        /// Which document.
+        what: String,
     },
     /// The file or its folder may not be written to.
     #[error("`{}` cannot be written ({why}): make the file and its folder writable, or name another file", .path.display())]

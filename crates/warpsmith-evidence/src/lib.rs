@@ -5,7 +5,8 @@
 //! and other tools know; [`report`] renders the page.
 //!
 //! ```text
-//! Store::open(path)                    for campaigns; makes the file
+//! Store::open(path)                    for campaigns; makes the file, readable by its owner alone
+//!      ::open_as(path, Access::Umask)  the same, readable by whom the umask lets
 //!      ::open_read_only(path)          for queries
 //!   recording, each one durable transaction:
 //!      put_environment(&Environment) -> EnvironmentId      before start_run and append
@@ -23,7 +24,10 @@
 //!      trials(&RunId) -> [RunTrial]    trial(id | beginning) -> Trial     every sample
 //!      blob(&BlobId)   texts(&[RunTrial])   environment   ceilings   comparisons   chain
 //!      profiles   file(&BlobId)   documents   document_kinds   runs_of(&TrialId)
-//!      verify() -> [fault]
+//!      each_summary(&RunId, f)   each_trial(&RunId, f)     the same, one at a time
+//!      examine() -> Examination { checked, faults }        verify() -> [fault]
+//!
+//! Whatever is read is held against the hash that was written with it; see `store/seal.rs`.
 //!
 //! derive::leaderboard(&record, &summaries, Fidelity) -> Leaderboard { entries, baselines, unranked }
 //!       ::best_by_kernel(&board)       ::best_by_workload(&board, &summaries)
@@ -44,11 +48,13 @@ mod error;
 pub mod export;
 pub mod report;
 mod schema;
+mod selection;
 mod store;
 mod summary;
 mod utc;
 
 pub use error::StoreError;
-pub use store::{Question, RunSummary, Store};
+pub use selection::{FailureTotals, FidelityTotals, Limits, Totals};
+pub use store::{Access, Checked, Examination, Question, RunSummary, Store};
 pub use summary::{TrialSummary, WorkloadTime, workload_times};
 pub use utc::utc_text;

@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use warpsmith_evidence::Access;
+
 /// The folders of a project.
 #[derive(Clone, Debug)]
 pub struct Project {
@@ -9,6 +11,8 @@ pub struct Project {
     pub evidence_dir: PathBuf,
     /// The folder of things that can be made again (`.warpsmith/`).
     pub work_dir: PathBuf,
+    /// Who may read evidence that is made.
+    pub access: Access,
 }
 
 impl Project {

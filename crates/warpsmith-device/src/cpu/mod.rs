@@ -50,7 +50,10 @@ use warpsmith_model::{BlobId, CrashCause, DeviceInfo, Environment, Guard, Isolat
 
 pub(crate) use compile::write_below;
 pub use compile::{compile_unit, expect_many};
-pub use quiet::{Quiet, QuietGuard, quiet_lock, quiet_lock_path};
+pub use quiet::{
+    Holder, PATIENCE, Quiet, QuietGuard, device_lock_paths, quiet_lock, quiet_lock_path,
+    quiet_lock_within,
+};
 pub use runner::{RUNNER_ARGUMENT, runner_main};
 pub use toolchain::compilers;
 

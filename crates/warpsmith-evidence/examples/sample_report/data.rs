@@ -56,6 +56,7 @@ pub(crate) fn sample(n_search: usize) -> ReportData {
         ceilings: Some(ceilings()),
         chain: Some(chain()),
         trials: maker.trials,
+        rest: None,
         comparisons,
         profiles: Vec::new(),
         evolution: None,

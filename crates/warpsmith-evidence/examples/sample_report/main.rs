@@ -2,24 +2,34 @@
 //!
 //! ```text
 //! cargo run --release -p warpsmith-evidence --example sample_report -- OUT.html [SEARCH_TRIALS] [store]
+//! cargo run --release -p warpsmith-evidence --example sample_report -- evidence DIR SEARCH_TRIALS
 //! ```
 //!
+//! `evidence` makes a store with that many trials and no report, to measure commands on.
 //! `empty` instead of a number makes the report of a run that recorded nothing; `store` takes the
 //! evidence through a real store first, so that the time covers the queries too.
 
 mod data;
 
 use std::error::Error;
+use std::path::Path;
 use std::time::Instant;
 
 use warpsmith_evidence::Store;
 use warpsmith_evidence::report::{self, ReportData};
 
-const USAGE: &str = "usage: sample_report OUT.html [SEARCH_TRIALS|empty] [store]";
+const USAGE: &str = "usage: sample_report OUT.html [SEARCH_TRIALS|empty] [store]
+       sample_report evidence DIR SEARCH_TRIALS";
 
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    if let ["evidence", folder, n_search] = words[..] {
+        let data = data::sample(n_search.parse().map_err(|_| USAGE)?);
+        let store = Store::open(&Path::new(folder).join("evidence.db"))?;
+        data::record(&data, &store)?;
+        return Ok(());
+    }
     let (path, n_search, through_store) = match words[..] {
         [path] => (path, "180", false),
         [path, n_search] => (path, n_search, false),

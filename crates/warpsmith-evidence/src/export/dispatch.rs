@@ -8,7 +8,12 @@ use warpsmith_model::{
 };
 
 use super::{ExportError, replace_json};
+<<<<<<< HEAD
 use crate::derive::{dispatch, measured_in, trial_of_record};
+=======
+use crate::derive::dispatch;
+use crate::selection::{self, Limits};
+>>>>>>> part-s
 use crate::store::Store;
 use crate::summary::TrialSummary;
 
@@ -68,8 +73,9 @@ pub(super) fn write_dispatch(
     written: &mut Vec<PathBuf>,
 ) -> Result<(), ExportError> {
     let device = store.environment(&record.environment)?.device.name;
-    let trials = store.summaries(&record.id)?;
     let comparisons = store.comparisons(&record.id)?;
+    let trials = selection::select(store, record, &comparisons, None, Limits::USUAL)?
+        .summaries(store, record)?;
     if let Some(table) = dispatch_table(record, &device, &trials, &comparisons) {
         let path = folder.join("dispatch.json");
         replace_json(&path, &table)?;

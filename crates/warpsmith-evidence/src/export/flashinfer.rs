@@ -7,6 +7,8 @@
 //! where its time is named. The speed-up is the median ratio of paired rounds with the fastest baseline, whose
 //! latency is that of those rounds; both are absent where there was no comparison.
 
+use std::collections::BTreeSet;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value as Json, json};
@@ -18,7 +20,7 @@ use warpsmith_model::{
 };
 
 use super::interchange::{file_name, milliseconds, timestamp};
-use super::{ExportError, replace, replace_json};
+use super::{ExportError, Part, replace_json};
 use crate::store::Store;
 
 /// Whoever wrote the solutions, as the format asks.
@@ -31,23 +33,33 @@ pub fn flashinfer_traces(
     trials: &[RunTrial],
     comparisons: &[ComparisonRecord],
 ) -> Vec<Json> {
+    let of = |trial| traces_of(record, environment, trial, comparisons);
+    trials.iter().flat_map(of).collect()
+}
+
+/// Builds the traces of one trial.
+fn traces_of(
+    record: &RunRecord,
+    environment: &Environment,
+    run_trial: &RunTrial,
+    comparisons: &[ComparisonRecord],
+) -> Vec<Json> {
     let mut traces = Vec::new();
-    for run_trial in trials.iter().filter(|it| is_exported(&it.trial)) {
-        let job = &run_trial.trial.job;
-        for name in &job.workloads {
-            let Some(workload) = record.lab.workload(name) else { continue };
-            let Some(evaluation) =
-                evaluation(record, environment, run_trial, workload, comparisons)
-            else {
-                continue;
-            };
-            traces.push(json!({
-                "definition": definition_name(record),
-                "workload": workload_json(record, workload),
-                "solution": solution_name(&run_trial.trial),
-                "evaluation": evaluation,
-            }));
-        }
+    if !is_exported(&run_trial.trial) {
+        return traces;
+    }
+    for name in &run_trial.trial.job.workloads {
+        let Some(workload) = record.lab.workload(name) else { continue };
+        let Some(evaluation) = evaluation(record, environment, run_trial, workload, comparisons)
+        else {
+            continue;
+        };
+        traces.push(json!({
+            "definition": definition_name(record),
+            "workload": workload_json(record, workload),
+            "solution": solution_name(&run_trial.trial),
+            "evaluation": evaluation,
+        }));
     }
     traces
 }
@@ -60,33 +72,40 @@ pub(super) fn write_flashinfer(
     written: &mut Vec<PathBuf>,
 ) -> Result<(), ExportError> {
     let environment = store.environment(&record.environment)?;
-    let trials = store.trials(&record.id)?;
     let comparisons = store.comparisons(&record.id)?;
-    let traces = flashinfer_traces(record, &environment, &trials, &comparisons);
-    if traces.is_empty() {
-        return Ok(());
-    }
     let folder = folder.join("flashinfer");
     let definition = file_name(definition_name(record));
     let path = folder.join("traces").join(format!("{definition}.jsonl"));
-    replace(&path, |writer| {
-        for trace in &traces {
-            serde_json::to_writer(&mut *writer, trace)?;
-            writer.write_all(b"\n")?;
+    let failed = |source| ExportError::Write { path: path.clone(), source };
+    // Trial by trial, and no file where there is no trace.
+    let mut part: Option<Part> = None;
+    let mut solutions = BTreeSet::new();
+    let mut files = Vec::new();
+    store.each_trial_at(&record.id, None, Fidelity::Full, |run_trial| {
+        for trace in traces_of(record, &environment, &run_trial, &comparisons) {
+            let part = match &mut part {
+                Some(part) => part,
+                None => part.insert(Part::begin(&path)?),
+            };
+            serde_json::to_writer(&mut *part, &trace).map_err(|error| failed(error.into()))?;
+            part.write_all(b"\n").map_err(failed)?;
         }
-        Ok(())
-    })?;
-    written.push(path);
-    for run_trial in trials.iter().filter(|it| is_exported(&it.trial)) {
         let trial = &run_trial.trial;
-        let source = store.blob(&trial.job.candidate.source)?;
-        let name = file_name(&solution_name(trial));
-        let path = folder.join("solutions").join(&definition).join(format!("{name}.json"));
-        if !written.contains(&path) {
+        let name = solution_name(trial);
+        if is_exported(trial) && part.is_some() && solutions.insert(name.clone()) {
+            let source = store.blob(&trial.job.candidate.source)?;
+            let name = format!("{}.json", file_name(&name));
+            let path = folder.join("solutions").join(&definition).join(name);
             replace_json(&path, &solution(record, &environment, trial, &source))?;
-            written.push(path);
+            files.push(path);
         }
+        Ok::<(), ExportError>(())
+    })?;
+    if let Some(part) = part {
+        part.finish()?;
+        written.push(path.clone());
     }
+    written.append(&mut files);
     Ok(())
 }
 

@@ -4,28 +4,40 @@
 //! search's trials (`Rank`) are exported; where a run has none, those of the microbenchmark are not
 //! put in their place.
 
+use std::collections::HashSet;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use serde_json::Value as Json;
+use serde_json::{Value as Json, json};
 use warpsmith_model::{
     Environment, Fidelity, KernelRecord, Measurement, Origin, RunRecord, RunTrial, Value,
     WorkloadRecord,
 };
 
-use super::{ExportError, replace_json};
+use super::{ExportError, Part};
 use crate::store::Store;
 
-/// One kernel's space on one workload, with the trials that belong to it.
-#[derive(Clone, Debug)]
-pub struct Space<'a> {
+/// One kernel's space on one workload.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Space<'a> {
     /// Where it was measured.
-    pub environment: &'a Environment,
+    pub(super) environment: &'a Environment,
     /// Whose space it is.
-    pub kernel: &'a KernelRecord,
+    pub(super) kernel: &'a KernelRecord,
     /// On which shape.
-    pub workload: &'a WorkloadRecord,
-    /// The kernel's `Rank` trials that failed or have times on the workload, in order.
-    pub trials: Vec<&'a RunTrial>,
+    pub(super) workload: &'a WorkloadRecord,
+}
+
+/// How a format writes a space: what comes before its trials, each of them, what comes behind. They are
+/// written one by one, so that a file may be larger than memory.
+pub(super) struct Layout {
+    /// The document without its trials, which are written as the last of its members.
+    pub(super) head: fn(&Space<'_>) -> Json,
+    /// The name of the trials' member, and what opens and closes it.
+    pub(super) member: (&'static str, char, char),
+    /// A trial, with its key where the format has one.
+    pub(super) entry: fn(&Space<'_>, &RunTrial) -> (Option<String>, Json),
 }
 
 impl Space<'_> {
@@ -45,53 +57,97 @@ impl Space<'_> {
     }
 }
 
+impl Space<'_> {
+    /// Says whether a trial belongs to it: one of the search's that failed, or has times on the workload.
+    fn holds(&self, run_trial: &RunTrial) -> bool {
+        let job = &run_trial.trial.job;
+        let outcome = &run_trial.trial.outcome;
+        // A candidate that was given up before it came to this workload says nothing here.
+        let has_answer = outcome.measurements().is_empty() || self.measurement(run_trial).is_some();
+        job.fidelity == Fidelity::Rank
+            && job.candidate.kernel == self.kernel.name
+            && job.candidate.origin != Origin::Baseline
+            && job.workloads.contains(&self.workload.name)
+            && has_answer
+    }
+}
+
 /// Writes one file per kernel with tunables and workload that has trials.
 pub(super) fn write_spaces(
     store: &Store,
     record: &RunRecord,
     folder: &Path,
-    document: fn(&Space<'_>) -> Json,
+    layout: &Layout,
     written: &mut Vec<PathBuf>,
 ) -> Result<(), ExportError> {
     let environment = store.environment(&record.environment)?;
-    let trials = store.trials(&record.id)?;
     for kernel in record.lab.kernels.iter().filter(|kernel| !kernel.tunables.is_empty()) {
-        for workload in record.lab.shapes() {
-            let space = space_of(&environment, kernel, workload, &trials);
-            if space.trials.is_empty() {
-                continue;
-            }
-            let name = format!("{}@{}.json", file_name(&kernel.name), file_name(&workload.name));
-            let path = folder.join(name);
-            replace_json(&path, &document(&space))?;
-            written.push(path);
+        let file = |workload| SpaceFile {
+            space: Space { environment: &environment, kernel, workload },
+            path: folder.join(format!(
+                "{}@{}.json",
+                file_name(&kernel.name),
+                file_name(&workload.name)
+            )),
+            part: None,
+            keys: HashSet::new(),
+        };
+        let mut files: Vec<SpaceFile<'_>> = record.lab.shapes().map(file).collect();
+        store.each_trial_at(&record.id, Some(&kernel.name), Fidelity::Rank, |trial| {
+            files.iter_mut().try_for_each(|file| file.add(layout, &trial))
+        })?;
+        for file in files {
+            written.extend(file.finish(layout)?);
         }
     }
     Ok(())
 }
 
-/// Picks the trials of one kernel on one workload.
-fn space_of<'a>(
-    environment: &'a Environment,
-    kernel: &'a KernelRecord,
-    workload: &'a WorkloadRecord,
-    trials: &'a [RunTrial],
-) -> Space<'a> {
-    let mut space = Space { environment, kernel, workload, trials: Vec::new() };
-    let belongs = |run_trial: &&RunTrial| {
-        let job = &run_trial.trial.job;
-        let outcome = &run_trial.trial.outcome;
-        // A candidate that was given up before it came to this workload says nothing here.
-        let has_answer =
-            outcome.measurements().is_empty() || space.measurement(run_trial).is_some();
-        job.fidelity == Fidelity::Rank
-            && job.candidate.kernel == kernel.name
-            && job.candidate.origin != Origin::Baseline
-            && job.workloads.contains(&workload.name)
-            && has_answer
-    };
-    space.trials = trials.iter().filter(belongs).collect();
-    space
+/// A file of one space, which begins with its first trial.
+struct SpaceFile<'a> {
+    space: Space<'a>,
+    path: PathBuf,
+    part: Option<Part>,
+    /// The hashes of the keys that were written: each stands once, for the trial that came first.
+    keys: HashSet<u64>,
+}
+
+impl SpaceFile<'_> {
+    fn add(&mut self, layout: &Layout, trial: &RunTrial) -> Result<(), ExportError> {
+        if !self.space.holds(trial) {
+            return Ok(());
+        }
+        let (key, entry) = (layout.entry)(&self.space, trial);
+        if let Some(key) = &key {
+            let mut hasher = DefaultHasher::new();
+            key.hash(&mut hasher);
+            if !self.keys.insert(hasher.finish()) {
+                return Ok(());
+            }
+        }
+        let key = key.map(|key| format!("{}: ", json!(key))).unwrap_or_default();
+        let before = match self.part {
+            Some(_) => ",\n".to_string(),
+            None => {
+                self.part = Some(Part::begin(&self.path)?);
+                let head = (layout.head)(&self.space).to_string();
+                let (name, open, _) = layout.member;
+                format!("{},\n\"{name}\": {open}\n", head.strip_suffix('}').unwrap_or(&head))
+            }
+        };
+        let Some(part) = &mut self.part else { return Ok(()) };
+        let failed = |source| ExportError::Write { path: self.path.clone(), source };
+        write!(part, "{before}{key}{entry}").map_err(failed)
+    }
+
+    fn finish(self, layout: &Layout) -> Result<Option<PathBuf>, ExportError> {
+        let Some(mut part) = self.part else { return Ok(None) };
+        let failed = |source| ExportError::Write { path: self.path.clone(), source };
+        let (_, _, close) = layout.member;
+        writeln!(part, "\n{close}}}").map_err(failed)?;
+        part.finish()?;
+        Ok(Some(self.path))
+    }
 }
 
 /// Seconds to the milliseconds that these formats use.

@@ -3,24 +3,28 @@
 use serde_json::{Map, Value as Json, json};
 use warpsmith_model::{RunTrial, Value, Verdict};
 
-use super::interchange::{Space, milliseconds, spent, timestamp};
+use super::interchange::{Layout, Space, milliseconds, spent, timestamp};
 
-/// Builds a cache file. Times are in milliseconds, `time` is the mean of `times` as everywhere in
+/// A cache file. Times are in milliseconds, `time` is the mean of `times` as everywhere in
 /// Kernel Tuner, and a failed configuration has the name of its error in place of a time.
-pub fn kernel_tuner_cache(space: &Space<'_>) -> Json {
+pub(super) const LAYOUT: Layout = Layout {
+    head,
+    member: ("cache", '{', '}'),
+    entry: |space, trial| (Some(key(space, trial)), entry(space, trial)),
+};
+
+fn head(space: &Space<'_>) -> Json {
     let tunables = &space.kernel.tunables;
-    let cache: Map<String, Json> =
-        space.trials.iter().map(|trial| (key(space, trial), entry(space, trial))).collect();
     let values: Map<String, Json> =
         tunables.iter().map(|tunable| (tunable.name.clone(), json!(tunable.values))).collect();
+    let keys: Vec<&String> = tunables.iter().map(|tunable| &tunable.name).collect();
     json!({
         "device_name": space.environment.device.name,
         "kernel_name": space.kernel.name,
         "problem_size": space.workload.axes.iter().map(|(_, size)| *size).collect::<Vec<_>>(),
-        "tune_params_keys": tunables.iter().map(|tunable| &tunable.name).collect::<Vec<_>>(),
+        "tune_params_keys": keys,
         "tune_params": values,
         "objective": "time",
-        "cache": cache,
     })
 }
 

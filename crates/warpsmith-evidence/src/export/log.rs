@@ -1,11 +1,14 @@
 //! Trials as a table: one line each, one column per tunable and per workload.
 
-use std::collections::BTreeSet;
-use std::io::{self, Write};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 
 use warpsmith_model::{Fidelity, Origin, RunRecord};
 
-use crate::derive::{Leaderboard, leaderboard, score};
+use super::{ExportError, Part};
+use crate::derive::score;
+use crate::error::StoreError;
+use crate::store::Store;
 use crate::summary::TrialSummary;
 use crate::utc::utc_text;
 
@@ -31,42 +34,87 @@ const COLUMNS: [&str; 17] = [
 ];
 
 /// Writes the trials of some fidelities as CSV (RFC 4180), in the order of the run. A score is over
-/// all workloads of its own fidelity's ranking, and empty where the trial has none.
+/// all workloads of its own fidelity's ranking, and empty where the trial has none. The run is read twice,
+/// trial by trial: first for the columns.
 pub fn write_log(
+    store: &Store,
     record: &RunRecord,
-    trials: &[TrialSummary],
     fidelities: &[Fidelity],
-    writer: &mut dyn Write,
-) -> io::Result<()> {
-    let boards: Vec<Leaderboard<'_>> =
-        fidelities.iter().map(|fidelity| leaderboard(record, trials, *fidelity)).collect();
-    let logged: Vec<&TrialSummary> =
-        trials.iter().filter(|trial| fidelities.contains(&trial.fidelity)).collect();
-    let tunables: BTreeSet<&str> =
-        logged.iter().flat_map(|trial| trial.params.0.keys().map(String::as_str)).collect();
-    let timed: BTreeSet<&str> = logged
-        .iter()
-        .flat_map(|trial| trial.times.iter().map(|time| time.workload.as_str()))
-        .collect();
-    let mut table = csv::Writer::from_writer(writer);
+    path: &Path,
+) -> Result<(), ExportError> {
+    let failed = |source| ExportError::Write { path: path.to_path_buf(), source };
+    let mut columns = Columns::default();
+    store.each_summary(&record.id, |trial| {
+        if fidelities.contains(&trial.fidelity) {
+            columns.note(&trial);
+        }
+        Ok::<(), StoreError>(())
+    })?;
+    let boards = columns.boards(record);
+    let mut part = Part::begin(path)?;
+    let mut table = csv::Writer::from_writer(&mut part);
     let header = COLUMNS
         .iter()
         .map(|name| (*name).to_string())
-        .chain(tunables.iter().map(|name| format!("param.{name}")))
-        .chain(timed.iter().map(|name| format!("time_s.{name}")));
-    table.write_record(header)?;
-    for trial in logged {
-        let board = boards.iter().find(|board| board.fidelity == trial.fidelity);
-        let mut line = fixed_cells(trial, board);
-        line.extend(tunables.iter().map(|name| text(trial.params.get(name))));
-        line.extend(timed.iter().map(|name| text(trial.time(name).map(|time| time.median_s.mid))));
-        table.write_record(&line)?;
-    }
-    table.flush()
+        .chain(columns.tunables.iter().map(|name| format!("param.{name}")))
+        .chain(columns.timed.iter().map(|name| format!("time_s.{name}")));
+    table.write_record(header).map_err(|error| failed(error.into()))?;
+    store.each_summary(&record.id, |trial| {
+        if !fidelities.contains(&trial.fidelity) {
+            return Ok(());
+        }
+        let mut line = fixed_cells(&trial, boards.get(&trial.fidelity).map(Vec::as_slice));
+        line.extend(columns.tunables.iter().map(|name| text(trial.params.get(name))));
+        let time = |name: &String| text(trial.time(name).map(|time| time.median_s.mid));
+        line.extend(columns.timed.iter().map(time));
+        table.write_record(&line).map_err(|error| failed(error.into()))
+    })?;
+    table.flush().map_err(failed)?;
+    drop(table);
+    part.finish()
 }
 
-fn fixed_cells(trial: &TrialSummary, board: Option<&Leaderboard<'_>>) -> Vec<String> {
-    let score = board.and_then(|board| score(trial, &board.workloads));
+/// What the columns of a table hang on.
+#[derive(Default)]
+struct Columns {
+    tunables: BTreeSet<String>,
+    timed: BTreeSet<String>,
+    asked: BTreeMap<Fidelity, BTreeSet<String>>,
+}
+
+impl Columns {
+    fn note(&mut self, trial: &TrialSummary) {
+        note(&mut self.tunables, trial.params.0.keys());
+        note(&mut self.timed, trial.times.iter().map(|time| &time.workload));
+        if !trial.is_baseline() {
+            note(self.asked.entry(trial.fidelity).or_default(), &trial.workloads);
+        }
+    }
+
+    /// The workloads of each ranking, as [`crate::derive::leaderboard`] has them.
+    fn boards(&self, record: &RunRecord) -> BTreeMap<Fidelity, Vec<String>> {
+        let workloads = |asked: &BTreeSet<String>| {
+            let names = record.lab.shapes().map(|workload| &workload.name);
+            names.filter(|name| asked.contains(*name)).cloned().collect()
+        };
+        self.asked.iter().map(|(fidelity, asked)| (*fidelity, workloads(asked))).collect()
+    }
+}
+
+/// Adds names that are not known yet.
+fn note<'a>(known: &mut BTreeSet<String>, names: impl IntoIterator<Item = &'a String>) {
+    for name in names {
+        if !known.contains(name) {
+            known.insert(name.clone());
+        }
+    }
+}
+
+fn fixed_cells(trial: &TrialSummary, board: Option<&[String]>) -> Vec<String> {
+    // Over no workload at all there is no score: an empty product is not a time.
+    let score = board
+        .filter(|workloads| !workloads.is_empty())
+        .and_then(|workloads| score(trial, workloads));
     vec![
         trial.seq.to_string(),
         utc_text(trial.at_unix_s),

@@ -15,6 +15,7 @@ mod flashinfer;
 mod interchange;
 mod kernel_tuner;
 mod log;
+mod part;
 mod profile;
 mod t4;
 
@@ -24,16 +25,15 @@ use std::path::{Path, PathBuf};
 use warpsmith_model::{Fidelity, RunRecord};
 
 use crate::error::StoreError;
+use crate::selection::{self, Limits};
 use crate::store::Store;
 
 pub use best::{best_list, read_best, write_best};
 pub use dispatch::dispatch_table;
-pub use evidence::{collect_evidence, read_evidence};
+pub use evidence::{collect_evidence, read_evidence, write_evidence};
 pub use flashinfer::flashinfer_traces;
-pub use interchange::Space;
-pub use kernel_tuner::kernel_tuner_cache;
 pub use log::write_log;
-pub use t4::t4_results;
+pub use part::Part;
 
 /// What to write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -154,29 +154,19 @@ pub fn export(
             Format::Logs => write_logs(store, record, folder, &mut written)?,
             Format::Best => write_bests(store, record, folder, &mut written)?,
             Format::Evidence => {
-                let everything = collect_evidence(store, record)?;
                 let path = folder.join("evidence.json");
-                replace_json(&path, &everything)?;
+                let mut part = Part::begin(&path)?;
+                write_evidence(store, record, &path, &mut part)?;
+                part.finish()?;
                 written.push(path);
             }
             Format::KernelTuner => {
-                let make = kernel_tuner_cache;
-                interchange::write_spaces(
-                    store,
-                    record,
-                    &folder.join("kernel_tuner"),
-                    make,
-                    &mut written,
-                )?;
+                let (folder, layout) = (folder.join("kernel_tuner"), &kernel_tuner::LAYOUT);
+                interchange::write_spaces(store, record, &folder, layout, &mut written)?;
             }
             Format::T4 => {
-                interchange::write_spaces(
-                    store,
-                    record,
-                    &folder.join("t4"),
-                    t4_results,
-                    &mut written,
-                )?;
+                let (folder, layout) = (folder.join("t4"), &t4::LAYOUT);
+                interchange::write_spaces(store, record, &folder, layout, &mut written)?;
             }
         }
     }
@@ -189,12 +179,11 @@ fn write_logs(
     folder: &Path,
     written: &mut Vec<PathBuf>,
 ) -> Result<(), ExportError> {
-    let summaries = store.summaries(&record.id)?;
     let logs: [(&str, &[Fidelity]); 2] =
         [("micro_log.csv", &[Fidelity::Micro]), ("evo_log.csv", &[Fidelity::Rank, Fidelity::Full])];
     for (name, fidelities) in logs {
         let path = folder.join(name);
-        replace(&path, |writer| write_log(record, &summaries, fidelities, writer))?;
+        write_log(store, record, fidelities, &path)?;
         written.push(path);
     }
     Ok(())
@@ -206,8 +195,9 @@ fn write_bests(
     folder: &Path,
     written: &mut Vec<PathBuf>,
 ) -> Result<(), ExportError> {
-    let summaries = store.summaries(&record.id)?;
     let comparisons = store.comparisons(&record.id)?;
+    let selection = selection::select(store, record, &comparisons, None, Limits::USUAL)?;
+    let summaries = selection.summaries(store, record)?;
     let environment = store.environment(&record.environment)?;
     for (name, fidelities) in [
         ("micro_best.json", &[Fidelity::Micro][..]),
@@ -226,28 +216,10 @@ fn replace(
     path: &Path,
     write: impl FnOnce(&mut dyn Write) -> std::io::Result<()>,
 ) -> Result<(), ExportError> {
-    let failed = |source| ExportError::Write { path: path.to_path_buf(), source };
-    if let Some(folder) = path.parent() {
-        std::fs::create_dir_all(folder).map_err(failed)?;
-    }
-    let mut name = path.as_os_str().to_owned();
-    name.push(".part");
-    let part = PathBuf::from(name);
-    let outcome = write_part(&part, write).and_then(|()| std::fs::rename(&part, path));
-    outcome.map_err(|source| {
-        // The error at hand says more than one about removing what it left behind.
-        let _ = std::fs::remove_file(&part);
-        failed(source)
-    })
-}
-
-fn write_part(
-    part: &Path,
-    write: impl FnOnce(&mut dyn Write) -> std::io::Result<()>,
-) -> std::io::Result<()> {
-    let mut writer = std::io::BufWriter::new(std::fs::File::create(part)?);
-    write(&mut writer)?;
-    writer.flush()
+    let mut part = Part::begin(path)?;
+    let outcome = write(&mut part);
+    outcome.map_err(|source| ExportError::Write { path: path.to_path_buf(), source })?;
+    part.finish()
 }
 
 fn replace_json<T: serde::Serialize>(path: &Path, value: &T) -> Result<(), ExportError> {

@@ -3,16 +3,21 @@
 use serde_json::{Map, Value as Json, json};
 use warpsmith_model::{RunTrial, Verdict};
 
-use super::interchange::{Space, milliseconds, spent, timestamp};
+use super::interchange::{Layout, Space, milliseconds, spent, timestamp};
 use super::kernel_tuner::error_name;
 
-/// Builds a results file; times are in milliseconds, and their mean is the measured `time`.
-pub fn t4_results(space: &Space<'_>) -> Json {
+/// A results file; times are in milliseconds, and their mean is the measured `time`.
+pub(super) const LAYOUT: Layout = Layout {
+    head,
+    member: ("results", '[', ']'),
+    entry: |space, trial| (None, result(space, trial)),
+};
+
+fn head(_space: &Space<'_>) -> Json {
     json!({
         "schema_version": "1.0.0",
         // Spelt like this in the format.
         "metadata": { "timeunit": "miliseconds" },
-        "results": space.trials.iter().map(|trial| result(space, trial)).collect::<Vec<_>>(),
     })
 }
 

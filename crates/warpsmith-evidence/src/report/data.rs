@@ -1,6 +1,7 @@
 //! What a report is made from, and what is derived from it once for all sections.
 
-use std::collections::BTreeMap;
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
 
 use warpsmith_model::roofline::{self, Nearness, WorkSize};
 use warpsmith_model::stats::Interval;
@@ -10,7 +11,9 @@ use warpsmith_model::{
     RunRecord, RunTrial, WorkloadRecord,
 };
 
+use super::words;
 use crate::derive::{self, Decision, Leaderboard, Standing, score};
+use crate::selection::{self, Totals};
 use crate::summary::TrialSummary;
 
 /// Everything that a report is made from: the evidence of one run.
@@ -24,8 +27,10 @@ pub struct ReportData {
     pub ceilings: Option<Ceilings>,
     /// How the lab's expected outputs were established; none when that was not recorded.
     pub chain: Option<ChainRecord>,
-    /// The trials, in order.
+    /// The trials, in order; of a very large run, those that are shown.
     pub trials: Vec<RunTrial>,
+    /// What the run has beside these; none where they are all.
+    pub rest: Option<Rest>,
     /// The paired comparisons, in order; the last one that was meant as final is the headline.
     pub comparisons: Vec<ComparisonRecord>,
     /// Profiles of this run's kernels: its own, and the newest of its winner from whichever run.
@@ -40,6 +45,15 @@ pub struct ReportData {
     pub texts: BTreeMap<BlobId, String>,
 }
 
+/// What is told of a run that is too large to show every trial.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rest {
+    /// What there is of all trials.
+    pub totals: Totals,
+    /// The places of the shown trials that are a fair sample of all.
+    pub sample: BTreeSet<u64>,
+}
+
 /// The trials without their samples, in the same order; apart from [`View`], which borrows them.
 pub(super) fn summarise(data: &ReportData) -> Vec<TrialSummary> {
     data.trials.iter().map(TrialSummary::of).collect()
@@ -52,6 +66,10 @@ pub(super) struct View<'a> {
     pub(super) lab: &'a LabRecord,
     columns: Vec<&'a WorkloadRecord>,
     pub(super) summaries: &'a [TrialSummary],
+    /// What there is of all trials, shown or not.
+    pub(super) totals: Totals,
+    /// Trials that distributions are drawn from: all of them, or a fair sample where the page has a part.
+    pub(super) sample: Cow<'a, [TrialSummary]>,
     /// One per trial, in the same order.
     pub(super) scores: Vec<Score>,
     /// The ranking at the fidelity whose trials show the search; none without candidates.
@@ -140,7 +158,35 @@ impl<'a> View<'a> {
             summaries.iter().any(|trial| trial.workloads.contains(&extra.name))
         };
         let columns = run.lab.workloads.iter().chain(run.lab.extra.iter().filter(asked)).collect();
-        Self { data, lab: &run.lab, columns, summaries, scores, board, winner, comparison }
+        let (totals, sample) = match &data.rest {
+            None => (selection::totals_of(run, summaries), Cow::Borrowed(summaries)),
+            Some(rest) => {
+                let sampled = summaries.iter().filter(|trial| rest.sample.contains(&trial.seq));
+                (rest.totals.clone(), Cow::Owned(sampled.cloned().collect()))
+            }
+        };
+        Self {
+            data,
+            lab: &run.lab,
+            columns,
+            summaries,
+            totals,
+            sample,
+            scores,
+            board,
+            winner,
+            comparison,
+        }
+    }
+
+    /// Says that something is drawn from a part of the trials, where it is.
+    pub(super) fn sampled(&self, what: &str) -> Option<String> {
+        self.data.rest.as_ref().map(|_| {
+            let (shown, all) = (words::count(self.sample.len()), words::count(self.totals.trials));
+            format!(
+                "{what} from a sample of {shown} of the run’s {all} trials, drawn by candidate."
+            )
+        })
     }
 
     /// Returns what the comparison's subject is called in verdicts.

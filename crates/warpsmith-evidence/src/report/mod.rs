@@ -4,7 +4,8 @@
 //! page asks for nothing from outside, its content-security policy forbids it to, and all that
 //! candidates and compilers wrote is shown as text. Summaries and charts are plain HTML and SVG
 //! and need no JavaScript; the table of all trials is drawn by the browser from a compact JSON
-//! block, so that ten thousand trials stay usable.
+//! block. Of a run with more than some thousand trials the page shows a part, says so, and says which; what
+//! is counted is counted over all (`crate::selection`).
 //!
 //! Where to look: [`ReportData`] is what goes in; `data` derives what several sections need;
 //! `sections` says what the page says; `charts` draws; `trials` packs the table; `report.css` and
@@ -20,8 +21,8 @@ mod svg;
 mod trials;
 mod words;
 
-pub use data::ReportData;
-pub use gather::gather;
+pub use data::{ReportData, Rest};
+pub use gather::{gather, gather_within};
 
 use data::View;
 use html::{Html, html};

@@ -16,6 +16,7 @@ mod open;
 mod profiles;
 mod read;
 mod runs;
+mod seal;
 mod verify;
 mod write;
 mod writers;
@@ -25,9 +26,13 @@ use std::path::{Path, PathBuf};
 use rusqlite::{Connection, Params, Row, Transaction, TransactionBehavior};
 
 use crate::error::{StoreError, from_sqlite};
+use seal::{Look, Table};
 
+pub use open::Access;
 pub use read::Question;
 pub use runs::RunSummary;
+pub use verify::{Checked, Examination};
+pub(crate) use write::named_blobs;
 
 /// An open store.
 #[derive(Debug)]
@@ -64,6 +69,49 @@ impl Store {
     fn snapshot(&self) -> Result<Transaction<'_>, StoreError> {
         Transaction::new_unchecked(&self.connection, TransactionBehavior::Deferred)
             .map_err(|error| self.failed(error))
+    }
+
+    fn altered(&self, what: impl Into<String>) -> StoreError {
+        StoreError::Altered { path: self.path.clone(), what: what.into() }
+    }
+
+    /// Reads rows of a table, each of which is checked before anything is read of it. `rest` is what
+    /// follows the table's name; `read` finds the table's columns first, then the hash, then `extra`.
+    fn sealed<T>(
+        &self,
+        table: Table,
+        extra: &str,
+        rest: &str,
+        params: impl Params,
+        what: impl Fn() -> String,
+        mut read: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
+    ) -> Result<Vec<T>, StoreError> {
+        let sql = format!("SELECT {}{extra} FROM {} {rest}", table.selected(), table.name());
+        let mut values = Vec::new();
+        self.each_row(&sql, params, |row| {
+            if table.look(row, 0).map_err(|error| self.failed(error))? == Look::Altered {
+                return Err(self.altered(what()));
+            }
+            values.push(read(row).map_err(|error| self.failed(error))?);
+            Ok(())
+        })?;
+        Ok(values)
+    }
+
+    /// Reads rows one by one, so that none of them is kept.
+    fn each_row<E: From<StoreError>>(
+        &self,
+        sql: &str,
+        params: impl Params,
+        mut each: impl FnMut(&Row<'_>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let mut statement =
+            self.connection.prepare_cached(sql).map_err(|error| self.failed(error))?;
+        let mut rows = statement.query(params).map_err(|error| self.failed(error))?;
+        while let Some(row) = rows.next().map_err(|error| self.failed(error))? {
+            each(row)?;
+        }
+        Ok(())
     }
 
     fn rows<T>(

@@ -1,5 +1,8 @@
 //! Opening: what the file is, whether it may be written, and which format it has.
 
+use std::fs::{DirBuilder, OpenOptions};
+use std::io::ErrorKind;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::Path;
 use std::time::Duration;
 
@@ -13,16 +16,31 @@ use crate::schema::{self, Identity, MIGRATIONS};
 /// a laptop that was asleep in the middle of one.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(30);
 
+/// Who may read a store that is made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Access {
+    /// Its owner alone.
+    #[default]
+    Owner,
+    /// Whoever the umask lets.
+    Umask,
+}
+
 impl Store {
-    /// Opens a store for a campaign; makes the file and its folder when they are not there.
+    /// Opens a store for a campaign; makes the file and its folder when they are not there, for their
+    /// owner alone.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
-        if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-            std::fs::create_dir_all(folder).map_err(|error| StoreError::CannotOpen {
-                path: path.to_path_buf(),
-                why: format!("its folder cannot be made: {error}"),
-            })?;
-        }
+        Self::open_as(path, Access::Owner)
+    }
+
+    /// Opens a store for a campaign. `access` is for what is made: a file and a folder that are there keep
+    /// their permissions.
+    pub fn open_as(path: &Path, access: Access) -> Result<Self, StoreError> {
+        make_folder(path, access)?;
         refuse_folder(path)?;
+        if access == Access::Owner {
+            make_private(path)?;
+        }
         let failed = |error| from_sqlite(path, error);
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
             | OpenFlags::SQLITE_OPEN_CREATE
@@ -41,39 +59,105 @@ impl Store {
         Ok(Self { connection, path: path.to_path_buf() })
     }
 
-    /// Opens a store for queries alone; works on files and folders that may not be written to.
+    /// Opens a store for queries alone; works on files and folders that may not be written to, on full
+    /// disks, and on files of every earlier format, none of which it changes.
     pub fn open_read_only(path: &Path) -> Result<Self, StoreError> {
         if !path.exists() {
             return Err(StoreError::Missing { path: path.to_path_buf() });
         }
         refuse_folder(path)?;
-        let failed = |error| from_sqlite(path, error);
-        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let mut connection = Connection::open_with_flags(path, flags).map_err(failed)?;
-        connection.busy_timeout(BUSY_TIMEOUT).map_err(failed)?;
-        let mut identity = schema::identify(&connection, path, MIGRATIONS);
-        // A log (`-wal`) needs an index beside it even for reading. Where the folder may not be
-        // written to, a store that was closed properly can still be read as a constant.
-        if let Err(StoreError::CannotOpen { .. } | StoreError::ReadOnly { .. }) = identity {
-            if has_pending_wal(path) {
-                let why = "its last writer has not closed it, and its folder is read-only: open it \
-                           once where it can be written";
-                return Err(StoreError::CannotOpen { path: path.to_path_buf(), why: why.into() });
-            }
-            let flags = flags | OpenFlags::SQLITE_OPEN_URI;
-            connection = Connection::open_with_flags(immutable_uri(path), flags).map_err(failed)?;
-            identity = schema::identify(&connection, path, MIGRATIONS);
-        }
-        match identity? {
-            Identity::Store(seen) if seen == MIGRATIONS.len() => {
+        let (connection, identity) = match open_shared(path) {
+            // A log (`-wal`) needs an index beside it (`-shm`), which cannot be made here, or not whole.
+            Err(
+                StoreError::CannotOpen { .. }
+                | StoreError::ReadOnly { .. }
+                | StoreError::Full { .. },
+            ) => open_alone(path),
+            other => other,
+        }?;
+        match identity {
+            Identity::Store(seen) => {
+                schema::overlay(&connection, path, seen)?;
                 Ok(Self { connection, path: path.to_path_buf() })
             }
-            Identity::Store(seen) => Err(StoreError::Older {
-                path: path.to_path_buf(),
-                found: seen as u32,
-                known: MIGRATIONS.len() as u32,
-            }),
             Identity::Empty => Err(StoreError::Missing { path: path.to_path_buf() }),
+        }
+    }
+}
+
+/// Opens a file beside whoever writes to it.
+fn open_shared(path: &Path) -> Result<(Connection, Identity), StoreError> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection =
+        Connection::open_with_flags(path, flags).map_err(|error| from_sqlite(path, error))?;
+    identified(connection, path)
+}
+
+/// Opens a file that nobody writes to, with no help of other files: a log that its last writer left is read,
+/// and its index is made in memory. That takes SQLite's exclusive mode, whose lock a file that cannot be
+/// written cannot have; so none is taken. Whoever writes to the store has an index beside it, with which it
+/// is opened as usual.
+fn open_alone(path: &Path) -> Result<(Connection, Identity), StoreError> {
+    let failed = |error| from_sqlite(path, error);
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = if has_pending_wal(path) {
+        let connection =
+            Connection::open_with_flags_and_vfs(path, flags, c"unix-none").map_err(failed)?;
+        connection.pragma_update(None, "locking_mode", "EXCLUSIVE").map_err(failed)?;
+        connection
+    } else {
+        // Without a log there would have to be an empty one; as a constant it can be read.
+        let flags = flags | OpenFlags::SQLITE_OPEN_URI;
+        Connection::open_with_flags(immutable_uri(path), flags).map_err(failed)?
+    };
+    identified(connection, path)
+}
+
+fn identified(connection: Connection, path: &Path) -> Result<(Connection, Identity), StoreError> {
+    let failed = |error| from_sqlite(path, error);
+    connection.busy_timeout(BUSY_TIMEOUT).map_err(failed)?;
+    // Sorting must not need room on a disk that has none.
+    connection.pragma_update(None, "temp_store", "MEMORY").map_err(failed)?;
+    let identity = schema::identify(&connection, path, MIGRATIONS)?;
+    Ok((connection, identity))
+}
+
+/// Makes the folder of a store; those around it get the permissions that folders usually get.
+fn make_folder(path: &Path, access: Access) -> Result<(), StoreError> {
+    let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) else {
+        return Ok(());
+    };
+    let failed = |error: std::io::Error| StoreError::CannotOpen {
+        path: path.to_path_buf(),
+        why: format!("its folder cannot be made: {error}"),
+    };
+    if folder.is_dir() {
+        return Ok(());
+    }
+    if let Some(around) = folder.parent().filter(|around| !around.as_os_str().is_empty()) {
+        std::fs::create_dir_all(around).map_err(failed)?;
+    }
+    let mut builder = DirBuilder::new();
+    if access == Access::Owner {
+        builder.mode(0o700);
+    }
+    match builder.create(folder) {
+        Err(error) if error.kind() == ErrorKind::AlreadyExists && folder.is_dir() => Ok(()),
+        outcome => outcome.map_err(failed),
+    }
+}
+
+/// Makes an empty file that its owner alone can read, unless there is a file. SQLite gives the files beside
+/// it (`-wal`, `-shm`) the same permissions.
+fn make_private(path: &Path) -> Result<(), StoreError> {
+    match OpenOptions::new().write(true).create_new(true).mode(0o600).open(path) {
+        Ok(_) => Ok(()),
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
+        Err(error) if error.kind() == ErrorKind::StorageFull => {
+            Err(StoreError::Full { path: path.to_path_buf(), why: error.to_string() })
+        }
+        Err(error) => {
+            Err(StoreError::ReadOnly { path: path.to_path_buf(), why: error.to_string() })
         }
     }
 }

@@ -8,6 +8,7 @@ use warpsmith_model::{
 };
 
 use super::Store;
+use super::seal::{Table, text};
 use crate::error::StoreError;
 
 impl Store {
@@ -49,27 +50,25 @@ impl Store {
                 return Err(refuse(why));
             }
         }
-        transaction
-            .execute(
-                "INSERT INTO profiles (run, candidate, environment, document)
-                 VALUES (?1, ?2, ?3, ?4)",
-                params![
-                    number,
-                    profile.candidate.to_string(),
-                    profile.environment.to_string(),
-                    document
-                ],
-            )
-            .map_err(|error| self.failed(error))?;
+        let row = vec![
+            number.into(),
+            text(profile.candidate.to_string()),
+            text(profile.environment.to_string()),
+            text(document),
+        ];
+        self.insert(Table::Profiles, "INSERT", row).map_err(|error| self.failed(error))?;
         transaction.commit().map_err(|error| self.failed(error))
     }
 
     /// Returns the profiles of a run, in order.
     pub fn profiles(&self, run: &RunId) -> Result<Vec<ProfileRecord>, StoreError> {
-        let documents: Vec<String> = self.rows(
-            "SELECT document FROM profiles WHERE run = ?1 ORDER BY number",
+        let documents: Vec<String> = self.sealed(
+            Table::Profiles,
+            "",
+            "WHERE run = ?1 ORDER BY number",
             [self.run_number(run)?],
-            |row| row.get(0),
+            || format!("a profile of run `{run}`"),
+            |row| row.get(3),
         )?;
         documents
             .iter()
@@ -83,26 +82,36 @@ impl Store {
         candidate: &CandidateId,
         environment: &EnvironmentId,
     ) -> Result<Option<ProfileRecord>, StoreError> {
-        let document: Option<String> = self.first_row(
-            "SELECT document FROM profiles WHERE candidate = ?1 AND environment = ?2
-             ORDER BY number DESC LIMIT 1",
+        let what = || format!("a profile of candidate {}", candidate.short());
+        let documents: Vec<String> = self.sealed(
+            Table::Profiles,
+            "",
+            "WHERE candidate = ?1 AND environment = ?2 ORDER BY number DESC LIMIT 1",
             [candidate.to_string(), environment.to_string()],
-            |row| row.get(0),
+            what,
+            |row| row.get(3),
         )?;
-        document.map(|document| self.parse(&document, || "a profile".to_string())).transpose()
+        let document = documents.into_iter().next();
+        document.map(|document| self.parse(&document, what)).transpose()
     }
 
     /// Returns a stored file.
     pub fn file(&self, id: &BlobId) -> Result<Vec<u8>, StoreError> {
-        self.first_row("SELECT content FROM files WHERE id = ?1", [id.to_string()], |row| {
-            row.get(0)
-        })?
-        .ok_or_else(|| StoreError::UnknownBlob { path: self.path.clone(), blob: *id })
+        let found =
+            self.first_row("SELECT content FROM files WHERE id = ?1", [id.to_string()], |row| {
+                row.get::<_, Vec<u8>>(0)
+            })?;
+        let content =
+            found.ok_or_else(|| StoreError::UnknownBlob { path: self.path.clone(), blob: *id })?;
+        match BlobId::of(&content) == *id {
+            true => Ok(content),
+            false => Err(self.altered(format!("the file {}", id.short()))),
+        }
     }
 }
 
 /// The files that a profile names.
-fn named_files(profile: &ProfileRecord) -> BTreeSet<BlobId> {
+pub(super) fn named_files(profile: &ProfileRecord) -> BTreeSet<BlobId> {
     let mut named = BTreeSet::new();
     for workload in &profile.workloads {
         if let CounterSource::Ncu { csv, report, .. } = &workload.counters {

@@ -1,9 +1,10 @@
 //! Reading: whole trials one by one or by run, and summaries without their samples.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::fmt::Display;
 use std::str::FromStr;
 
+use rusqlite::fallible_streaming_iterator::FallibleStreamingIterator;
 use rusqlite::types::Type;
 use rusqlite::{Row, params};
 use serde::de::DeserializeOwned;
@@ -15,6 +16,7 @@ use warpsmith_model::{
 };
 
 use super::Store;
+use super::seal::{Look, MEASUREMENT, Seal, Table};
 use super::write::{json_text, named_blobs};
 use super::writers::WRITER;
 use crate::error::StoreError;
@@ -38,11 +40,13 @@ pub struct Question<'a> {
 impl Store {
     /// Returns the newest trial that answers a question, from whichever run.
     pub fn find_trial(&self, question: &Question<'_>) -> Result<Option<Trial>, StoreError> {
-        let document: Option<String> = self.first_row(
-            "SELECT document FROM trials JOIN trial_documents ON trial = number
-             WHERE candidate = ?1 AND fidelity = ?2 AND lab_id = ?3 AND environment = ?4
-                   AND workloads = ?5
-             ORDER BY number DESC LIMIT 1",
+        let found = self.sealed(
+            Table::TrialDocuments,
+            "",
+            "WHERE trial = (SELECT number FROM trials
+                 WHERE candidate = ?1 AND fidelity = ?2 AND lab_id = ?3 AND environment = ?4
+                       AND workloads = ?5
+                 ORDER BY number DESC LIMIT 1)",
             params![
                 question.candidate.to_string(),
                 question.fidelity.name(),
@@ -50,24 +54,45 @@ impl Store {
                 question.environment.to_string(),
                 json_text(&question.workloads)
             ],
-            |row| row.get(0),
+            || "a trial".to_string(),
+            |row| row.get::<_, String>(1),
         )?;
-        document.map(|document| self.parse(&document, || "a trial".to_string())).transpose()
+        let Some(document) = found.into_iter().next() else { return Ok(None) };
+        let trial: Trial = self.parse(&document, || "a trial".to_string())?;
+        // It was found by columns beside it, which a disk can damage as well.
+        let job = &trial.job;
+        let is_answer = job.candidate.id == question.candidate
+            && job.fidelity == question.fidelity
+            && job.lab == question.lab
+            && trial.environment == question.environment
+            && job.workloads == question.workloads;
+        if !is_answer {
+            return Err(self.altered(format!("the index entry of trial {}", trial.id.short())));
+        }
+        Ok(Some(trial))
     }
 
     /// Returns a trial by its id, or by a beginning that no other trial's id shares.
     pub fn trial(&self, asked: &str) -> Result<Trial, StoreError> {
         let id = self.resolve_trial(asked)?;
-        let document: Option<String> = self.first_row(
-            "SELECT document FROM trials JOIN trial_documents ON trial = number WHERE id = ?1",
+        let what = || format!("trial {}", id.get(..12).unwrap_or(&id));
+        let found = self.sealed(
+            Table::TrialDocuments,
+            "",
+            "WHERE trial = (SELECT number FROM trials WHERE id = ?1)",
             [&id],
-            |row| row.get(0),
+            what,
+            |row| row.get::<_, String>(1),
         )?;
-        let document = document.ok_or_else(|| StoreError::Corrupt {
+        let document = found.into_iter().next().ok_or_else(|| StoreError::Corrupt {
             path: self.path.clone(),
             detail: format!("trial {id} has lost its document"),
         })?;
-        self.parse(&document, || format!("trial {id}"))
+        let trial: Trial = self.parse(&document, what)?;
+        match trial.id.to_string() == id {
+            true => Ok(trial),
+            false => Err(self.altered(what())),
+        }
     }
 
     fn resolve_trial(&self, asked: &str) -> Result<String, StoreError> {
@@ -105,63 +130,190 @@ impl Store {
 
     /// Returns the trials of a run with every sample, in order.
     pub fn trials(&self, run: &RunId) -> Result<Vec<RunTrial>, StoreError> {
-        let rows = self.rows(
-            "SELECT rt.seq, rt.at_unix_s, rt.adopted, d.document
-             FROM run_trials rt JOIN trial_documents d ON d.trial = rt.trial
-             WHERE rt.run = ?1 ORDER BY rt.seq",
-            [self.run_number(run)?],
-            |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get::<_, String>(3)?)),
-        )?;
-        rows.into_iter()
-            .map(|(seq, at_unix_s, adopted, document)| {
-                let trial = self.parse(&document, || format!("trial {seq} of run `{run}`"))?;
-                Ok(RunTrial { seq, at_unix_s, adopted, trial })
-            })
-            .collect()
+        let mut trials = Vec::new();
+        self.each_trial(run, |trial| {
+            trials.push(trial);
+            Ok::<(), StoreError>(())
+        })?;
+        Ok(trials)
+    }
+
+    /// Hands out the trials of a run with every sample, in order, one at a time: memory need not hold
+    /// them all.
+    pub fn each_trial<E: From<StoreError>>(
+        &self,
+        run: &RunId,
+        mut each: impl FnMut(RunTrial) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let mut expected = 0;
+        self.each_trial_where(run, "", [self.run_number(run)?], |trial| {
+            self.refuse_gap(run, &mut expected, trial.seq)?;
+            each(trial)
+        })
+    }
+
+    /// A run's trials are numbered without a gap; where there is one, a row was lost.
+    fn refuse_gap(&self, run: &RunId, expected: &mut u64, seq: u64) -> Result<(), StoreError> {
+        if seq != *expected {
+            return Err(self.altered(format!("trial {expected} of run `{run}`")));
+        }
+        *expected += 1;
+        Ok(())
+    }
+
+    /// Hands out the trials of a run at some places, in order.
+    pub fn trials_at(&self, run: &RunId, places: &[u64]) -> Result<Vec<RunTrial>, StoreError> {
+        let _snapshot = self.snapshot()?;
+        let number = self.run_number(run)?;
+        let mut trials = Vec::with_capacity(places.len());
+        for place in places {
+            let params = params![number, *place as i64];
+            self.each_trial_where(run, "AND run_trials.seq = ?2", params, |trial| {
+                trials.push(trial);
+                Ok::<(), StoreError>(())
+            })?;
+        }
+        Ok(trials)
+    }
+
+    /// Hands out the trials of one kernel, or of all, at one fidelity, in order, one at a time.
+    pub(crate) fn each_trial_at<E: From<StoreError>>(
+        &self,
+        run: &RunId,
+        kernel: Option<&str>,
+        fidelity: Fidelity,
+        each: impl FnMut(RunTrial) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let which = "AND run_trials.trial IN
+                     (SELECT number FROM trials WHERE kernel = coalesce(?2, kernel) AND fidelity = ?3)";
+        let params = params![self.run_number(run)?, kernel, fidelity.name()];
+        self.each_trial_where(run, which, params, each)
+    }
+
+    fn each_trial_where<E: From<StoreError>>(
+        &self,
+        run: &RunId,
+        which: &str,
+        params: impl rusqlite::Params,
+        mut each: impl FnMut(RunTrial) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let (place, document) = (Table::RunTrials, Table::TrialDocuments);
+        let sql = format!(
+            "SELECT {}, {} FROM run_trials
+             LEFT JOIN trial_documents ON trial_documents.trial = run_trials.trial
+             WHERE run_trials.run = ?1 {which} ORDER BY run_trials.seq",
+            place.selected(),
+            document.selected()
+        );
+        self.each_row(&sql, params, |row| {
+            let read = || -> rusqlite::Result<_> {
+                let look = [place.look(row, 0)?, document.look(row, place.next())?];
+                Ok((row.get::<_, u64>(1)?, look.contains(&Look::Altered)))
+            };
+            let (seq, is_altered) = read().map_err(|error| self.failed(error))?;
+            let what = || format!("trial {seq} of run `{run}`");
+            if is_altered {
+                return Err(self.altered(what()).into());
+            }
+            let read = || -> rusqlite::Result<_> {
+                let text: String = row.get(place.next() + 1)?;
+                Ok((row.get(4)?, row.get(5)?, text))
+            };
+            let (at_unix_s, adopted, text) = read().map_err(|error| self.failed(error))?;
+            let trial = self.parse(&text, what)?;
+            each(RunTrial { seq, at_unix_s, adopted, trial })
+        })
     }
 
     /// Returns the trials of a run without their samples, in order; parses no document.
     pub fn summaries(&self, run: &RunId) -> Result<Vec<TrialSummary>, StoreError> {
+        let mut summaries = Vec::new();
+        self.each_summary(run, |summary| {
+            summaries.push(summary);
+            Ok::<(), StoreError>(())
+        })?;
+        Ok(summaries)
+    }
+
+    /// Hands out the trials of a run without their samples, in order, one at a time.
+    pub fn each_summary<E: From<StoreError>>(
+        &self,
+        run: &RunId,
+        mut each: impl FnMut(TrialSummary) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let failed = |error| self.failed(error);
         // One state for both statements; ends when it is dropped.
         let _snapshot = self.snapshot()?;
         let number = self.run_number(run)?;
-        let mut numbers = Vec::new();
-        let mut summaries = self.rows(
-            "SELECT t.number, rt.seq, rt.at_unix_s, rt.adopted, t.id, t.candidate, t.kernel,
-                    t.params, t.origin, t.fidelity, t.workloads, t.verdict, t.message,
-                    t.same_binary_as, t.compile_s, t.launch_s, t.wall_s
-             FROM run_trials rt JOIN trials t ON t.number = rt.trial
-             WHERE rt.run = ?1 ORDER BY rt.seq",
-            [number],
-            |row| {
-                numbers.push(row.get::<_, i64>(0)?);
-                read_summary(row)
-            },
-        )?;
-        let place: HashMap<i64, usize> =
-            numbers.iter().enumerate().map(|(idx, number)| (*number, idx)).collect();
-        let times = self.rows(
-            "SELECT m.trial, m.workload, m.low_s, m.median_s, m.high_s, m.samples, m.share,
-                    m.element_eps, m.norm_eps, m.stop, m.launch_floor_s
-             FROM run_trials rt JOIN measurements m ON m.trial = rt.trial
-             WHERE rt.run = ?1 ORDER BY rt.seq, m.idx",
-            [number],
-            |row| Ok((row.get::<_, i64>(0)?, read_time(row)?)),
-        )?;
-        for (number, time) in times {
-            if let Some(idx) = place.get(&number) {
-                summaries[*idx].times.push(time);
+        let measured: Vec<String> =
+            MEASUREMENT.iter().map(|column| format!("measurements.{column}")).collect();
+        // Two queries side by side: both are in the order of the run.
+        let mut select = self
+            .connection
+            .prepare_cached(&format!(
+                "SELECT {} FROM run_trials JOIN measurements
+                     ON measurements.trial = run_trials.trial
+                 WHERE run_trials.run = ?1 ORDER BY run_trials.seq, measurements.idx",
+                measured.join(", ")
+            ))
+            .map_err(failed)?;
+        let mut measurements = select.query([number]).map_err(failed)?;
+        measurements.advance().map_err(failed)?;
+        let mut expected = 0;
+        let (place, trial) = (Table::RunTrials, Table::Trials);
+        let sql = format!(
+            "SELECT {}, {} FROM run_trials LEFT JOIN trials ON trials.number = run_trials.trial
+             WHERE run_trials.run = ?1 ORDER BY run_trials.seq",
+            place.selected(),
+            trial.selected()
+        );
+        self.each_row(&sql, [number], |row| {
+            let what = || -> Result<String, StoreError> {
+                let seq: i64 = row.get(1).map_err(failed)?;
+                Ok(format!("the summary of trial {seq} of run `{run}`"))
+            };
+            let trial_number: i64 = row.get(2).map_err(failed)?;
+            let hash = place.next() + trial.columns().len();
+            let mut is_altered = place.look(row, 0).map_err(failed)? == Look::Altered;
+            let mut seal = Seal::new(trial);
+            seal.add_columns(row, place.next()..hash).map_err(failed)?;
+            let mut times = Vec::new();
+            while let Some(measurement) = measurements.get() {
+                if measurement.get::<_, i64>(0).map_err(failed)? != trial_number {
+                    break;
+                }
+                seal.add_columns(measurement, 0..MEASUREMENT.len()).map_err(failed)?;
+                // What cannot be read is altered, where the hash says so.
+                times.push(read_time(measurement));
+                measurements.advance().map_err(failed)?;
             }
-        }
-        Ok(summaries)
+            is_altered |=
+                seal.look(row.get_ref(hash).map_err(failed)?).map_err(failed)? == Look::Altered;
+            if is_altered {
+                return Err(self.altered(what()?).into());
+            }
+            let mut summary = read_summary(row, place.next()).map_err(failed)?;
+            self.refuse_gap(run, &mut expected, summary.seq)?;
+            summary.times = times.into_iter().collect::<rusqlite::Result<_>>().map_err(failed)?;
+            each(summary)
+        })
     }
 
     /// Returns a stored text.
     pub fn blob(&self, id: &BlobId) -> Result<String, StoreError> {
-        self.first_row("SELECT content FROM blobs WHERE id = ?1", [id.to_string()], |row| {
-            row.get(0)
-        })?
-        .ok_or_else(|| StoreError::UnknownBlob { path: self.path.clone(), blob: *id })
+        let what = || format!("the text {}", id.short());
+        let found = self.first_row(
+            "SELECT content FROM blobs WHERE id = ?1",
+            [id.to_string()],
+            // As bytes: what is damaged need not be text any more.
+            |row| Ok(row.get_ref(0)?.as_bytes()?.to_vec()),
+        )?;
+        let content =
+            found.ok_or_else(|| StoreError::UnknownBlob { path: self.path.clone(), blob: *id })?;
+        if BlobId::of(&content) != *id {
+            return Err(self.altered(what()));
+        }
+        String::from_utf8(content).map_err(|_| self.altered(what()))
     }
 
     /// Returns the texts that these trials name: their sources and what compilers said.
@@ -173,12 +325,16 @@ impl Store {
 
     /// Returns the ceilings that a run is held against.
     pub fn ceilings(&self, run: &RunId) -> Result<Option<Ceilings>, StoreError> {
-        let document: Option<String> = self.first_row(
-            "SELECT document FROM ceilings WHERE run = ?1",
+        let what = || format!("the ceilings of run `{run}`");
+        let found = self.sealed(
+            Table::Ceilings,
+            "",
+            "WHERE run = ?1",
             [self.run_number(run)?],
-            |row| row.get(0),
+            what,
+            |row| row.get::<_, String>(3),
         )?;
-        document.map(|document| self.parse(&document, || "ceilings".to_string())).transpose()
+        found.first().map(|document| self.parse(document, what)).transpose()
     }
 
     /// Returns the newest ceilings of an environment, from whichever run, and when they were
@@ -187,15 +343,16 @@ impl Store {
         &self,
         environment: &EnvironmentId,
     ) -> Result<Option<(Ceilings, f64)>, StoreError> {
-        let found: Option<(String, f64)> = self.first_row(
-            "SELECT document, measured_unix_s FROM ceilings WHERE environment = ?1
-             ORDER BY measured_unix_s DESC LIMIT 1",
+        let what = || format!("the newest ceilings of environment {}", environment.short());
+        let found = self.sealed(
+            Table::Ceilings,
+            "",
+            "WHERE environment = ?1 ORDER BY measured_unix_s DESC LIMIT 1",
             [environment.to_string()],
-            |row| Ok((row.get(0)?, row.get(1)?)),
+            what,
+            |row| Ok((row.get::<_, String>(3)?, row.get::<_, f64>(2)?)),
         )?;
-        found
-            .map(|(document, at)| Ok((self.parse(&document, || "ceilings".to_string())?, at)))
-            .transpose()
+        found.first().map(|(document, at)| Ok((self.parse(document, what)?, *at))).transpose()
     }
 
     /// Returns the comparisons of a run, in order.
@@ -227,12 +384,16 @@ impl Store {
         run: &RunId,
         kind: &str,
     ) -> Result<Vec<T>, StoreError> {
-        let texts: Vec<String> = self.rows(
-            "SELECT document FROM documents WHERE run = ?1 AND kind = ?2 ORDER BY number",
+        let what = || format!("a {kind} of run `{run}`");
+        let texts: Vec<String> = self.sealed(
+            Table::Documents,
+            "",
+            "WHERE run = ?1 AND kind = ?2 ORDER BY number",
             params![self.run_number(run)?, kind],
-            |row| row.get(0),
+            what,
+            |row| row.get(2),
         )?;
-        texts.iter().map(|text| self.parse(text, || format!("a {kind} of run `{run}`"))).collect()
+        texts.iter().map(|text| self.parse(text, what)).collect()
     }
 
     pub(super) fn parse<T: DeserializeOwned>(
@@ -248,33 +409,37 @@ impl Store {
     }
 }
 
-fn read_summary(row: &Row<'_>) -> rusqlite::Result<TrialSummary> {
+/// Reads a trial whose columns, in the order in which they are sealed, begin at `first`, behind those of
+/// its place in the run.
+fn read_summary(row: &Row<'_>, first: usize) -> rusqlite::Result<TrialSummary> {
     Ok(TrialSummary {
         seq: row.get(1)?,
-        at_unix_s: row.get(2)?,
-        adopted: row.get(3)?,
-        id: from_text(row, 4)?,
-        candidate: from_text(row, 5)?,
-        kernel: row.get(6)?,
-        params: from_json(row, 7)?,
-        origin: from_json(row, 8)?,
-        fidelity: from_name(row, 9)?,
-        workloads: from_json(row, 10)?,
-        verdict: from_name(row, 11)?,
-        message: row.get(12)?,
+        at_unix_s: row.get(4)?,
+        adopted: row.get(5)?,
+        id: from_text(row, first + 1)?,
+        candidate: from_text(row, first + 2)?,
+        kernel: row.get(first + 3)?,
+        params: from_json(row, first + 4)?,
+        origin: from_json(row, first + 5)?,
+        fidelity: from_name(row, first + 6)?,
+        workloads: from_json(row, first + 7)?,
+        verdict: from_name(row, first + 10)?,
+        message: row.get(first + 11)?,
         same_binary_as: row
-            .get::<_, Option<String>>(13)?
-            .map(|text| text.parse().map_err(|error: String| bad_column(13, error)))
+            .get::<_, Option<String>>(first + 12)?
+            .map(|text| text.parse().map_err(|error: String| bad_column(first + 12, error)))
             .transpose()?,
-        compile_s: row.get(14)?,
-        launch_s: row.get(15)?,
-        wall_s: row.get(16)?,
+        compile_s: row.get(first + 13)?,
+        launch_s: row.get(first + 14)?,
+        wall_s: row.get(first + 15)?,
         times: Vec::new(),
     })
 }
 
+/// Reads a measurement whose columns are those of [`MEASUREMENT`].
 pub(super) fn read_time(row: &Row<'_>) -> rusqlite::Result<WorkloadTime> {
     Ok(WorkloadTime {
+<<<<<<< HEAD
         workload: row.get(1)?,
         median_s: Interval { low: row.get(2)?, mid: row.get(3)?, high: row.get(4)? },
         samples: row.get(5)?,
@@ -286,6 +451,15 @@ pub(super) fn read_time(row: &Row<'_>) -> rusqlite::Result<WorkloadTime> {
         },
         stop: from_name(row, 9)?,
         launch_floor_s: row.get(10)?,
+=======
+        workload: row.get(2)?,
+        median_s: Interval { low: row.get(3)?, mid: row.get(4)?, high: row.get(5)? },
+        samples: row.get(6)?,
+        share: row.get(7)?,
+        error: ErrorSize { element_eps: row.get(8)?, norm_eps: row.get(9)?, plain: None },
+        stop: from_name(row, 10)?,
+        launch_floor_s: row.get(11)?,
+>>>>>>> part-s
     })
 }
 

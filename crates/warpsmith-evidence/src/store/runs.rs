@@ -1,9 +1,11 @@
 //! Runs and environments: beginning, ending, listing, finding by part of a name.
 
+use rusqlite::types::Value;
 use rusqlite::{ErrorCode, params};
 use warpsmith_model::{Environment, EnvironmentId, RunId, RunRecord, RunStatus, suggest};
 
 use super::Store;
+use super::seal::{Seal, Table, text};
 use crate::error::StoreError;
 
 /// One line of the list of runs.
@@ -27,25 +29,24 @@ impl Store {
         let id = environment.id();
         let document =
             serde_json::to_string(environment).map_err(self.document_failed("the environment"))?;
-        self.connection
-            .execute(
-                "INSERT INTO environments (id, document) VALUES (?1, ?2) ON CONFLICT DO NOTHING",
-                params![id.to_string(), document],
-            )
-            .map_err(|error| self.failed(error))?;
+        self.insert(
+            Table::Environments,
+            "INSERT OR IGNORE",
+            vec![text(id.to_string()), text(document)],
+        )
+        .map_err(|error| self.failed(error))?;
         Ok(id)
     }
 
     /// Returns an environment.
     pub fn environment(&self, id: &EnvironmentId) -> Result<Environment, StoreError> {
-        let document: Option<String> = self.first_row(
-            "SELECT document FROM environments WHERE id = ?1",
-            [id.to_string()],
-            |row| row.get(0),
-        )?;
-        let document = document.ok_or_else(|| StoreError::UnknownEnvironment {
-            path: self.path.clone(),
-            environment: *id,
+        let what = || format!("environment {}", id.short());
+        let documents: Vec<String> =
+            self.sealed(Table::Environments, "", "WHERE id = ?1", [id.to_string()], what, |row| {
+                row.get(1)
+            })?;
+        let document = documents.into_iter().next().ok_or_else(|| {
+            StoreError::UnknownEnvironment { path: self.path.clone(), environment: *id }
         })?;
         serde_json::from_str(&document).map_err(self.document_failed(format!("environment {id}")))
     }
@@ -57,27 +58,26 @@ impl Store {
             serde_json::to_string(&record.status).map_err(self.document_failed("the run"))?;
         self.environment(&record.environment)?;
         let transaction = self.begin()?;
-        transaction
-            .execute(
-                "INSERT INTO runs (id, lab, lab_id, environment, started_unix_s, status, document)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
-                params![
-                    record.id.0,
-                    record.lab.name,
-                    record.lab.id.to_string(),
-                    record.environment.to_string(),
-                    record.started_unix_s,
-                    status,
-                    document
-                ],
-            )
-            .map_err(|error| match error.sqlite_error_code() {
+        let number = self.next_number("runs")?;
+        let row = vec![
+            number.into(),
+            text(&record.id.0),
+            text(&record.lab.name),
+            text(record.lab.id.to_string()),
+            text(record.environment.to_string()),
+            record.started_unix_s.into(),
+            text(status),
+            text(document),
+        ];
+        self.insert(Table::Runs, "INSERT", row).map_err(|error| {
+            match error.sqlite_error_code() {
                 Some(ErrorCode::ConstraintViolation) => {
                     StoreError::RunExists { run: record.id.clone() }
                 }
                 _ => self.failed(error),
-            })?;
-        self.note_writer(transaction.last_insert_rowid())?;
+            }
+        })?;
+        self.note_writer(number)?;
         transaction.commit().map_err(|error| self.failed(error))
     }
 
@@ -89,11 +89,7 @@ impl Store {
         if self.run(&run.0)?.status == RunStatus::Running {
             return Ok(false);
         }
-        let text = serde_json::to_string(&RunStatus::Running)
-            .map_err(self.document_failed("the status"))?;
-        transaction
-            .execute("UPDATE runs SET status = ?2 WHERE number = ?1", params![number, text])
-            .map_err(|error| self.failed(error))?;
+        self.set_status(number, &RunStatus::Running)?;
         self.note_writer(number)?;
         transaction.commit().map_err(|error| self.failed(error))?;
         Ok(true)
@@ -101,36 +97,59 @@ impl Store {
 
     /// Records how a run ended.
     pub fn finish_run(&self, run: &RunId, status: &RunStatus) -> Result<(), StoreError> {
-        let text = serde_json::to_string(status).map_err(self.document_failed("the status"))?;
         let transaction = self.begin()?;
         let number = self.run_number(run)?;
-        transaction
-            .execute("UPDATE runs SET status = ?2 WHERE number = ?1", params![number, text])
-            .map_err(|error| self.failed(error))?;
+        self.set_status(number, status)?;
         transaction.commit().map_err(|error| self.failed(error))
+    }
+
+    /// Writes a run's row anew with another status. One that nobody signed stays so: what it holds was not
+    /// checked when it was written.
+    fn set_status(&self, number: i64, status: &RunStatus) -> Result<(), StoreError> {
+        const STATUS: usize = 6;
+        let status = serde_json::to_string(status).map_err(self.document_failed("the status"))?;
+        let width = Table::Runs.columns().len();
+        let what = || "a run".to_string();
+        let rows = self.sealed(Table::Runs, "", "WHERE number = ?1", [number], what, |row| {
+            let values: Vec<Value> =
+                (0..width).map(|column| row.get(column)).collect::<rusqlite::Result<_>>()?;
+            Ok((values, row.get::<_, Option<String>>(width)?))
+        })?;
+        for (mut values, hash) in rows {
+            values[STATUS] = text(status.clone());
+            let hash = hash.map(|_| Seal::of(Table::Runs, &values));
+            self.connection
+                .execute(
+                    "UPDATE runs SET status = ?2, hash = ?3 WHERE number = ?1",
+                    params![number, status, hash],
+                )
+                .map_err(|error| self.failed(error))?;
+        }
+        Ok(())
     }
 
     /// Returns every run, newest first.
     pub fn runs(&self) -> Result<Vec<RunSummary>, StoreError> {
-        let rows = self.rows(
-            "SELECT r.document, r.status, count(t.number),
-                    coalesce(sum(t.verdict = 'passed'), 0), coalesce(sum(rt.adopted), 0),
-                    max(rt.at_unix_s), r.number
-             FROM runs r
-             LEFT JOIN run_trials rt ON rt.run = r.number
-             LEFT JOIN trials t ON t.number = rt.trial
-             GROUP BY r.number
-             ORDER BY r.started_unix_s DESC, r.number DESC",
+        let rows = self.sealed(
+            Table::Runs,
+            ", count(trials.number), coalesce(sum(trials.verdict = 'passed'), 0),
+             coalesce(sum(run_trials.adopted), 0), max(run_trials.at_unix_s)",
+            "LEFT JOIN run_trials ON run_trials.run = runs.number
+             LEFT JOIN trials ON trials.number = run_trials.trial
+             GROUP BY runs.number
+             ORDER BY runs.started_unix_s DESC, runs.number DESC",
             [],
+            || "a run".to_string(),
             |row| {
+                let next = Table::Runs.next();
                 Ok((
-                    row.get::<_, String>(0)?,
-                    row.get::<_, String>(1)?,
-                    row.get::<_, u64>(2)?,
-                    row.get::<_, u64>(3)?,
-                    row.get::<_, u64>(4)?,
-                    row.get::<_, Option<f64>>(5)?,
-                    row.get::<_, i64>(6)?,
+                    row.get::<_, String>(7)?,
+                    row.get::<_, String>(6)?,
+                    row.get::<_, u64>(next)?,
+                    row.get::<_, u64>(next + 1)?,
+                    row.get::<_, u64>(next + 2)?,
+                    row.get::<_, Option<f64>>(next + 3)?,
+                    row.get::<_, i64>(0)?,
                 ))
             },
         )?;
@@ -145,18 +164,19 @@ impl Store {
     /// Returns a run by its name, by a beginning that no other run shares, or the newest one for
     /// `latest`.
     pub fn run(&self, asked: &str) -> Result<RunRecord, StoreError> {
-        let select = "SELECT document, status, number,
-                             (SELECT max(at_unix_s) FROM run_trials WHERE run = number)
-                      FROM runs";
-        let newest = "ORDER BY started_unix_s DESC, number DESC LIMIT 1";
-        let read =
-            |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?));
-        let found: Option<(String, String, i64, Option<f64>)> = if asked == "latest" {
-            self.first_row(&format!("{select} {newest}"), [], read)?
+        let extra = ", (SELECT max(at_unix_s) FROM run_trials WHERE run = runs.number)";
+        let what = || format!("run `{asked}`");
+        let read = |row: &rusqlite::Row<'_>| {
+            Ok((row.get(7)?, row.get(6)?, row.get(0)?, row.get(Table::Runs.next())?))
+        };
+        let found: Vec<(String, String, i64, Option<f64>)> = if asked == "latest" {
+            let newest = "ORDER BY started_unix_s DESC, number DESC LIMIT 1";
+            self.sealed(Table::Runs, extra, newest, [], what, read)?
         } else {
             let name = self.resolve_run(asked)?;
-            self.first_row(&format!("{select} WHERE id = ?1"), [name], read)?
+            self.sealed(Table::Runs, extra, "WHERE id = ?1", [name], what, read)?
         };
+        let found = found.into_iter().next();
         let Some((document, status, number, last_unix_s)) = found else {
             return Err(self.unknown_run(asked)?);
         };

@@ -2,13 +2,15 @@
 
 use std::collections::BTreeSet;
 
-use rusqlite::{ErrorCode, Transaction, params};
+use rusqlite::types::Value;
+use rusqlite::{ErrorCode, Transaction, params, params_from_iter};
 use warpsmith_model::{
     Blob, BlobId, Ceilings, ChainRecord, ComparisonRecord, Finding, Hasher, Job, Origin, Outcome,
     RunId, Trial, TrialId,
 };
 
 use super::Store;
+use super::seal::{MEASUREMENT, Seal, Table, text};
 use crate::error::StoreError;
 use crate::summary::{WorkloadTime, workload_times};
 
@@ -40,7 +42,7 @@ impl Store {
         let seq = self.link(
             &transaction,
             &Link { run, run_number, trial_number, trial: trial.id, at_unix_s, adopted: false },
-            &question(&trial.job),
+            &question_of(&trial.job),
         )?;
         transaction.commit().map_err(|error| self.failed(error))?;
         Ok(seq)
@@ -77,7 +79,7 @@ impl Store {
         let seq = self.link(
             &transaction,
             &Link { run, run_number, trial_number, trial: trial.id, at_unix_s, adopted: true },
-            &question(&trial.job),
+            &question_of(&trial.job),
         )?;
         transaction.commit().map_err(|error| self.failed(error))?;
         Ok(seq)
@@ -92,15 +94,18 @@ impl Store {
     ) -> Result<(), StoreError> {
         let document =
             serde_json::to_string(ceilings).map_err(self.document_failed("the ceilings"))?;
-        let changed = self
-            .connection
-            .execute(
-                "INSERT OR REPLACE INTO ceilings (run, environment, measured_unix_s, document)
-                 SELECT number, environment, ?2, ?3 FROM runs WHERE id = ?1",
-                params![run.0, measured_unix_s, document],
-            )
-            .map_err(|error| self.failed(error))?;
-        if changed == 0 { Err(self.unknown_run(&run.0)?) } else { Ok(()) }
+        let number = self.run_number(run)?;
+        let environment = self.environment_of(number)?;
+        let row = vec![number.into(), text(environment), measured_unix_s.into(), text(document)];
+        self.insert(Table::Ceilings, "INSERT OR REPLACE", row).map_err(|error| self.failed(error))
+    }
+
+    /// Returns the id of a run's environment.
+    pub(super) fn environment_of(&self, run_number: i64) -> Result<String, StoreError> {
+        self.connection
+            .prepare_cached("SELECT environment FROM runs WHERE number = ?1")
+            .and_then(|mut select| select.query_row([run_number], |row| row.get(0)))
+            .map_err(|error| self.failed(error))
     }
 
     /// Records a comparison of a run.
@@ -128,15 +133,8 @@ impl Store {
         kind: &str,
         document: &serde_json::Value,
     ) -> Result<(), StoreError> {
-        let changed = self
-            .connection
-            .execute(
-                "INSERT INTO documents (run, kind, document)
-                 SELECT number, ?2, ?3 FROM runs WHERE id = ?1",
-                params![run.0, kind, document.to_string()],
-            )
-            .map_err(|error| self.failed(error))?;
-        if changed == 0 { Err(self.unknown_run(&run.0)?) } else { Ok(()) }
+        let row = vec![self.run_number(run)?.into(), text(kind), text(document.to_string())];
+        self.insert(Table::Documents, "INSERT", row).map_err(|error| self.failed(error))
     }
 
     fn put_blob(
@@ -184,75 +182,63 @@ impl Store {
         trial: &Trial,
         document: &str,
     ) -> Result<i64, StoreError> {
-        let row = TrialRow::of(trial);
-        transaction
-            .prepare_cached(
-                "INSERT INTO trials (id, candidate, kernel, params, origin, fidelity, workloads,
-                     lab_id, environment, verdict, message, same_binary_as, compile_s, launch_s,
-                     wall_s)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)",
-            )
-            .and_then(|mut insert| {
-                insert.execute(params![
-                    row.id,
-                    row.candidate,
-                    row.kernel,
-                    row.params,
-                    row.origin,
-                    row.fidelity,
-                    row.workloads,
-                    row.lab_id,
-                    row.environment,
-                    row.verdict,
-                    row.message,
-                    row.same_binary_as,
-                    row.compile_s,
-                    row.launch_s,
-                    row.wall_s
-                ])
-            })
+        let number = self.next_number("trials")?;
+        let values = TrialRow::of(trial).values(number);
+        let measurements: Vec<Vec<Value>> = workload_times(trial)
+            .iter()
+            .enumerate()
+            .map(|(idx, time)| measurement_values(number, idx, time))
+            .collect();
+        let mut seal = Seal::new(Table::Trials);
+        seal.add_values(&values);
+        measurements.iter().for_each(|values| seal.add_values(values));
+        self.insert_sealed(Table::Trials, "INSERT", values, seal.finish())
             .map_err(|error| self.twice(error, trial.id, run))?;
-        let number = transaction.last_insert_rowid();
-        transaction
-            .prepare_cached("INSERT INTO trial_documents (trial, document) VALUES (?1, ?2)")
-            .and_then(|mut insert| insert.execute(params![number, document]))
+        self.insert(Table::TrialDocuments, "INSERT", vec![number.into(), text(document)])
             .map_err(|error| self.failed(error))?;
-        for (idx, time) in workload_times(trial).iter().enumerate() {
-            self.insert_measurement(transaction, number, idx, time)?;
+        let marks: Vec<String> = (1..=MEASUREMENT.len()).map(|idx| format!("?{idx}")).collect();
+        let sql = format!(
+            "INSERT INTO measurements ({}) VALUES ({})",
+            MEASUREMENT.join(", "),
+            marks.join(", ")
+        );
+        for values in measurements {
+            transaction
+                .prepare_cached(&sql)
+                .and_then(|mut insert| insert.execute(params_from_iter(values)))
+                .map_err(|error| self.failed(error))?;
         }
         Ok(number)
     }
 
-    fn insert_measurement(
+    /// Returns the number that the next row of a table gets; a write must have begun.
+    pub(super) fn next_number(&self, table: &str) -> Result<i64, StoreError> {
+        self.connection
+            .prepare_cached(&format!("SELECT coalesce(max(number), 0) + 1 FROM {table}"))
+            .and_then(|mut select| select.query_row([], |row| row.get(0)))
+            .map_err(|error| self.failed(error))
+    }
+
+    /// Writes a row with its hash.
+    pub(super) fn insert(
         &self,
-        transaction: &Transaction<'_>,
-        trial_number: i64,
-        idx: usize,
-        time: &WorkloadTime,
-    ) -> Result<(), StoreError> {
-        transaction
-            .prepare_cached(
-                "INSERT INTO measurements (trial, idx, workload, low_s, median_s, high_s, samples,
-                     share, element_eps, norm_eps, stop, launch_floor_s)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
-            )
-            .and_then(|mut insert| {
-                insert.execute(params![
-                    trial_number,
-                    idx as i64,
-                    time.workload,
-                    time.median_s.low,
-                    time.median_s.mid,
-                    time.median_s.high,
-                    time.samples as i64,
-                    time.share,
-                    time.error.element_eps,
-                    time.error.norm_eps,
-                    plain_text(&time.stop),
-                    time.launch_floor_s
-                ])
-            })
-            .map_err(|error| self.failed(error))?;
+        table: Table,
+        how: &str,
+        values: Vec<Value>,
+    ) -> rusqlite::Result<()> {
+        let seal = Seal::of(table, &values);
+        self.insert_sealed(table, how, values, seal)
+    }
+
+    fn insert_sealed(
+        &self,
+        table: Table,
+        how: &str,
+        values: Vec<Value>,
+        seal: String,
+    ) -> rusqlite::Result<()> {
+        let mut insert = self.connection.prepare_cached(&table.insert(how))?;
+        insert.execute(params_from_iter(values.into_iter().chain([text(seal)])))?;
         Ok(())
     }
 
@@ -266,21 +252,15 @@ impl Store {
             .prepare_cached("SELECT coalesce(max(seq) + 1, 0) FROM run_trials WHERE run = ?1")
             .and_then(|mut select| select.query_row([link.run_number], |row| row.get(0)))
             .map_err(|error| self.failed(error))?;
-        transaction
-            .prepare_cached(
-                "INSERT INTO run_trials (run, seq, trial, question, at_unix_s, adopted)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
-            )
-            .and_then(|mut insert| {
-                insert.execute(params![
-                    link.run_number,
-                    seq as i64,
-                    link.trial_number,
-                    question,
-                    link.at_unix_s,
-                    link.adopted
-                ])
-            })
+        let row = vec![
+            link.run_number.into(),
+            (seq as i64).into(),
+            link.trial_number.into(),
+            text(question),
+            link.at_unix_s.into(),
+            i64::from(link.adopted).into(),
+        ];
+        self.insert(Table::RunTrials, "INSERT", row)
             .map_err(|error| self.twice(error, link.trial, link.run))?;
         // Not the process that began the run, perhaps: several can feed one.
         self.note_writer(link.run_number)?;
@@ -356,6 +336,48 @@ impl TrialRow {
     }
 }
 
+impl TrialRow {
+    /// Returns the columns of the row with this number, in the order in which they are sealed.
+    fn values(self, number: i64) -> Vec<Value> {
+        vec![
+            number.into(),
+            text(self.id),
+            text(self.candidate),
+            text(self.kernel),
+            text(self.params),
+            text(self.origin),
+            text(self.fidelity),
+            text(self.workloads),
+            text(self.lab_id),
+            text(self.environment),
+            text(self.verdict),
+            text(self.message),
+            self.same_binary_as.map_or(Value::Null, Value::Text),
+            self.compile_s.into(),
+            self.launch_s.into(),
+            self.wall_s.into(),
+        ]
+    }
+}
+
+/// Returns the columns of a measurement, in the order of [`MEASUREMENT`].
+fn measurement_values(trial_number: i64, idx: usize, time: &WorkloadTime) -> Vec<Value> {
+    vec![
+        trial_number.into(),
+        (idx as i64).into(),
+        text(&time.workload),
+        time.median_s.low.into(),
+        time.median_s.mid.into(),
+        time.median_s.high.into(),
+        (time.samples as i64).into(),
+        time.share.into(),
+        time.error.element_eps.into(),
+        time.error.norm_eps.into(),
+        text(plain_text(&time.stop)),
+        time.launch_floor_s.into(),
+    ]
+}
+
 /// Returns the trial as text, having made sure that the text says the same: JSON has no infinities
 /// and no NaN, and a trial that cannot be read back is not evidence.
 fn checked_document(trial: &Trial) -> Result<String, StoreError> {
@@ -378,7 +400,7 @@ fn checked_document(trial: &Trial) -> Result<String, StoreError> {
 }
 
 /// The texts that a trial names.
-pub(super) fn named_blobs(trial: &Trial) -> BTreeSet<BlobId> {
+pub(crate) fn named_blobs(trial: &Trial) -> BTreeSet<BlobId> {
     let mut named: BTreeSet<BlobId> = trial.builds.iter().map(|build| build.log).collect();
     named.insert(trial.job.candidate.source);
     if let Outcome::CompileFailed { log, .. } = &trial.outcome {
@@ -390,13 +412,18 @@ pub(super) fn named_blobs(trial: &Trial) -> BTreeSet<BlobId> {
     named
 }
 
-/// Names what a job asks: of whom, how thoroughly, on what.
-fn question(job: &Job) -> String {
+/// Names what a job asks: of whom, how thoroughly, on what; each as its trial's columns have it.
+pub(super) fn question(candidate: &str, fidelity: &str, workloads: &str) -> String {
     let mut hasher = Hasher::new("question");
-    hasher.part(job.candidate.id.to_string().as_bytes());
-    hasher.part(job.fidelity.name().as_bytes());
-    hasher.part(json_text(&job.workloads).as_bytes());
+    hasher.part(candidate.as_bytes());
+    hasher.part(fidelity.as_bytes());
+    hasher.part(workloads.as_bytes());
     BlobId::from(hasher).to_string()
+}
+
+fn question_of(job: &Job) -> String {
+    let candidate = job.candidate.id.to_string();
+    question(&candidate, job.fidelity.name(), &json_text(&job.workloads))
 }
 
 /// Writes plain data as JSON.

@@ -11,6 +11,7 @@ use rusqlite::params;
 use warpsmith_model::{RunStatus, Writer};
 
 use super::Store;
+use super::seal::{Table, text};
 use super::write::json_text;
 use crate::error::StoreError;
 
@@ -32,14 +33,17 @@ impl Store {
     pub(super) fn note_writer(&self, run_number: i64) -> Result<(), StoreError> {
         static OWN: OnceLock<String> = OnceLock::new();
         let own = OWN.get_or_init(|| json_text(&this_process()));
-        self.connection
+        let is_known = self
+            .connection
             .prepare_cached(
-                "INSERT INTO documents (run, kind, document) SELECT ?1, ?2, ?3
-                 WHERE NOT EXISTS (SELECT 1 FROM documents
-                                   WHERE run = ?1 AND kind = ?2 AND document = ?3)",
+                "SELECT 1 FROM documents WHERE run = ?1 AND kind = ?2 AND document = ?3",
             )
-            .and_then(|mut insert| insert.execute(params![run_number, WRITER, own]))
+            .and_then(|mut select| select.exists(params![run_number, WRITER, own]))
             .map_err(|error| self.failed(error))?;
+        if !is_known {
+            let row = vec![run_number.into(), text(WRITER), text(own)];
+            self.insert(Table::Documents, "INSERT", row).map_err(|error| self.failed(error))?;
+        }
         Ok(())
     }
 
@@ -54,10 +58,13 @@ impl Store {
         if recorded != RunStatus::Running {
             return Ok(recorded);
         }
-        let documents: Vec<String> = self.rows(
-            "SELECT document FROM documents WHERE run = ?1 AND kind = ?2",
+        let documents: Vec<String> = self.sealed(
+            Table::Documents,
+            "",
+            "WHERE run = ?1 AND kind = ?2",
             params![run_number, WRITER],
-            |row| row.get(0),
+            || "a writer of a run".to_string(),
+            |row| row.get(2),
         )?;
         let writers: Vec<Writer> = documents
             .iter()

@@ -4,6 +4,8 @@ mod derive;
 mod durability;
 mod exports;
 mod fixture;
+mod hashes;
+mod large;
 mod opening;
 mod profiles;
 mod recording;

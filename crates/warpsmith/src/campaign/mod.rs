@@ -352,13 +352,8 @@ pub fn passed(trial: &Trial) -> bool {
 
 /// Opens the evidence for writing, making its folder on the first use.
 pub fn open_store(project: &Project) -> Result<Store> {
-    std::fs::create_dir_all(&project.evidence_dir).with_context(|| {
-        format!(
-            "cannot make the evidence folder {}\nhint: choose another with --evidence",
-            project.evidence_dir.display()
-        )
-    })?;
-    Ok(Store::open(&project.database())?)
+    Store::open_as(&project.database(), project.access)
+        .context("hint: --evidence names another folder")
 }
 
 /// Asks a worker where it runs.

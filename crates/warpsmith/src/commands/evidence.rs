@@ -1,12 +1,13 @@
 //! `warpsmith evidence`: the whole suite on a lab, in one folder that can be archived.
 
 use std::fs;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
 use serde_json::{Value as Json, json};
-use warpsmith_evidence::export;
+use warpsmith_evidence::{Access, export};
 use warpsmith_model::lab::TargetKind;
 use warpsmith_model::{BlobId, Goal, ProfileRecord, RunSettings};
 
@@ -133,7 +134,12 @@ fn claim_folder(campaign: &Campaign) -> Result<PathBuf> {
             campaign.run
         );
     }
-    fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    let mut builder = fs::DirBuilder::new();
+    builder.recursive(true);
+    if campaign.settings.out.is_none() && campaign.project.access == Access::Owner {
+        builder.mode(0o700);
+    }
+    builder.create(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
     let path = folder.join(UNFINISHED);
     fs::write(&path, json!({ "run": campaign.run }).to_string() + "\n")
         .with_context(|| format!("cannot write {}", path.display()))?;

@@ -22,7 +22,8 @@ pub struct ExportArgs {
     /// What to write
     #[arg(long, value_enum, default_value = "csv")]
     format: Format,
-    /// Folder to write into; by default one named after the run beside the evidence
+    /// Folder to write into; by default one named after the run beside the evidence. `-` is standard output,
+    /// for `--format json`
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
 }
@@ -53,6 +54,20 @@ pub fn run(context: &Context, arguments: ExportArgs) -> Result<()> {
     let record = store.run(&arguments.run)?;
     let run = &record.id;
     let out = arguments.out.unwrap_or_else(|| context.project.evidence_dir.join(&run.0));
+    if out == Path::new("-") {
+        return match arguments.format {
+            Format::Json => {
+                let mut writer = std::io::stdout().lock();
+                Ok(export::write_evidence(
+                    &store,
+                    &record,
+                    Path::new("standard output"),
+                    &mut writer,
+                )?)
+            }
+            _ => bail!("`--out -` is for `--format json`; the other formats are several files"),
+        };
+    }
     let formats: &[export::Format] = match arguments.format {
         Format::Csv => &[export::Format::Logs, export::Format::Best],
         Format::Json => &[export::Format::Evidence],

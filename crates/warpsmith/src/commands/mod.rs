@@ -30,19 +30,24 @@ mod simulate;
 mod space;
 pub(crate) mod summary;
 mod tune;
+<<<<<<< HEAD
 pub mod winner;
+=======
+mod verify;
+>>>>>>> part-s
 
 use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::{Args, Parser, Subcommand};
+use warpsmith_evidence::Access;
 use warpsmith_model::lab::TargetKind;
 use warpsmith_model::{Goal, Lab, Objective, RunSettings, RunStatus, SeedFrom, Until, suggest};
 
 use crate::campaign::{
     Campaign, Interrupted, check_until, kernel_of, now_unix_s, refuse_front, system_seed,
 };
-use crate::interrupt::Interrupt;
+use crate::interrupt::{self, Interrupt};
 use crate::labdir;
 use crate::project::Project;
 
@@ -72,6 +77,10 @@ struct Common {
     /// Folder of caches and optional parts, all of which can be made again
     #[arg(long, global = true, value_name = "DIR", default_value = ".warpsmith")]
     work_dir: PathBuf,
+    /// Let others read evidence that is made, as far as the umask does; by default its owner alone can.
+    /// What is there keeps its permissions
+    #[arg(long, global = true)]
+    shared: bool,
     /// What to run on, cpu or cuda, where a lab has both
     #[arg(long, global = true, value_name = "NAME")]
     target: Option<TargetKind>,
@@ -108,6 +117,7 @@ enum Command {
     Schema(schema::SchemaArgs),
     Setup(setup::SetupArgs),
     Build(build::BuildArgs),
+    Verify(verify::VerifyArgs),
     /// Answer a campaign's questions, one JSON line each
     #[command(name = "__worker", hide = true)]
     Worker,
@@ -130,7 +140,11 @@ pub fn dispatch(cli: Cli) -> Result<()> {
         warpsmith_device::cuda::toolkit::prefer(&std::path::absolute(root)?);
     }
     let context = Context {
-        project: Project { evidence_dir: cli.common.evidence, work_dir: cli.common.work_dir },
+        project: Project {
+            evidence_dir: cli.common.evidence,
+            work_dir: cli.common.work_dir,
+            access: if cli.common.shared { Access::Umask } else { Access::Owner },
+        },
         json: cli.common.json,
         target: cli.common.target,
     };
@@ -161,6 +175,7 @@ pub fn dispatch(cli: Cli) -> Result<()> {
         Command::Schema(arguments) => schema::run(&context, arguments),
         Command::Setup(arguments) => setup::run(&context, arguments),
         Command::Build(arguments) => build::run(&context, arguments),
+        Command::Verify(arguments) => verify::run(&context, arguments),
         Command::Worker => {
             crate::worker::serve(&context.project, context.target.unwrap_or_default())
         }
@@ -173,6 +188,9 @@ pub enum CliFailure {
     /// A candidate failed the gate.
     #[error("{0}")]
     Candidate(String),
+    /// The evidence is not what was recorded.
+    #[error("{0}")]
+    Damaged(String),
     /// The user stopped the campaign.
     #[error(
         "stopped on request; everything so far is recorded\nhint: `warpsmith resume {0}` goes on"
@@ -184,8 +202,8 @@ impl CliFailure {
     /// Returns the exit status.
     pub fn exit_code(&self) -> u8 {
         match self {
-            Self::Candidate(_) => 1,
-            Self::Stopped(_) => 130,
+            Self::Candidate(_) | Self::Damaged(_) => 1,
+            Self::Stopped(_) => interrupt::exit_status(),
         }
     }
 }

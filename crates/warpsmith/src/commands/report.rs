@@ -1,11 +1,12 @@
 //! `warpsmith report`: the evidence as one HTML file.
 
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 use clap::Args;
-use warpsmith_evidence::Store;
 use warpsmith_evidence::report::{self, ReportData};
+use warpsmith_evidence::{Store, export};
 use warpsmith_model::{RunId, RunStatus};
 
 use super::Context;
@@ -18,16 +19,22 @@ pub struct ReportArgs {
     /// Run, by name or unique beginning; `latest` is the newest
     #[arg(default_value = "latest")]
     run: String,
-    /// File to write; by default beside the evidence
+    /// File to write, `-` for standard output; by default beside the evidence
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
 }
+
+/// The path that stands for the standard output.
+const STDOUT: &str = "-";
 
 pub fn run(context: &Context, arguments: ReportArgs) -> Result<()> {
     let store = Store::open_read_only(&context.project.database())?;
     let run = store.run(&arguments.run)?.id;
     let path = arguments.out.unwrap_or_else(|| context.project.report(&run.0));
     render(&store, &run, &path)?;
+    if path == Path::new(STDOUT) {
+        return Ok(());
+    }
     if context.json {
         json(&serde_json::json!({ "run": run, "report": path }))
     } else {
@@ -58,6 +65,18 @@ fn render(store: &Store, run: &RunId, path: &Path) -> Result<()> {
 }
 
 fn write_page(data: &ReportData, path: &Path) -> Result<()> {
-    std::fs::write(path, report::render(data))
-        .with_context(|| format!("cannot write the report to {}", path.display()))
+    let page = report::render(data);
+    if path == Path::new(STDOUT) {
+        result(page.trim_end());
+        return Ok(());
+    }
+    let cannot = || {
+        let path = path.display();
+        format!(
+            "cannot write the report to {path}\nhint: --out names another file, and `-` is the standard output"
+        )
+    };
+    let mut part = export::Part::begin(path).with_context(cannot)?;
+    part.write_all(page.as_bytes()).with_context(cannot)?;
+    part.finish().with_context(cannot)
 }

@@ -26,7 +26,6 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use rmcp::ServiceExt;
-use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use tokio::sync::Notify;
 use warpsmith_model::lab::TargetKind;
@@ -78,9 +77,10 @@ async fn until_the_end(server: Server, evaluator: Arc<Evaluator>) -> Result<()> 
     }
 }
 
-/// Lets SIGINT and SIGTERM end the server in order; agents send them to servers that they are done with.
+/// Lets SIGINT, SIGTERM and SIGHUP end the server in order; agents send them to servers that they are done with.
 fn listen_for_signals(stopped: &Arc<Notify>, evaluator: &Arc<Evaluator>) -> Result<()> {
-    let mut signals = Signals::new([SIGINT, SIGTERM]).context("cannot listen for signals")?;
+    let mut signals =
+        Signals::new(crate::interrupt::signals()).context("cannot listen for signals")?;
     let (stopped, evaluator) = (Arc::clone(stopped), Arc::clone(evaluator));
     std::thread::spawn(move || {
         if signals.forever().next().is_some() {

@@ -9,6 +9,7 @@ fn help_lists_every_command_with_one_line() {
         "run", "check", "micro", "tune", "compare", "report", "export", "runs", "show", "resume",
         "new", "doctor", "schema", "setup", "build", "evidence", "profile", "simulate", "space",
         "convert", "evolve", "replay", "import", "fastp", "mcp", "front",
+        "verify",
     ] {
         assert!(help.contains(&format!("  {command} ")), "`{command}` is not in\n{help}");
     }

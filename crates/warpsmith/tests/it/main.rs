@@ -6,6 +6,7 @@ mod faults;
 mod files;
 mod help;
 mod import;
+mod keeping;
 mod kills;
 mod labs;
 mod mcp;

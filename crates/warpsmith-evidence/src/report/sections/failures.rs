@@ -6,7 +6,7 @@ use super::super::data::View;
 use super::super::html::{Html, html};
 use super::super::words;
 use super::{Column, empty, meter, table};
-use crate::derive::{self, FailureGroup};
+use crate::selection::FailureTotals;
 
 /// Messages shown for each kind.
 const SHOWN_MESSAGES: usize = 4;
@@ -15,25 +15,24 @@ pub(super) fn body(view: &View<'_>) -> Html {
     if view.summaries.is_empty() {
         return empty("No trial was recorded.");
     }
-    let abandoned = view.summaries.iter().filter(|trial| trial.is_abandoned()).count();
-    let also = match abandoned {
+    let also = match view.totals.abandoned {
         0 => String::new(),
         n => format!(" {} passed the gate but were abandoned as too slow.", words::count(n)),
     };
-    let groups = derive::failures(view.summaries);
+    let groups = view.totals.failures_by_number();
     if groups.is_empty() {
         return html!("<p class='empty'>No trial failed.{}</p>\n", also);
     }
-    let failed: usize = groups.iter().map(|group| group.trials.len()).sum();
+    let failed: usize = groups.iter().map(|(_, group)| group.trials).sum();
     let rows: Html = groups
         .iter()
-        .map(|group| {
-            let share = group.trials.len() as f64 / failed as f64;
+        .map(|(verdict, group)| {
+            let share = group.trials as f64 / failed as f64;
             html!(
                 "<tr><th scope='row'>{}<span class='sub'>{}</span></th><td class='num'>{}</td><td>{}</td><td class='messages'>{}</td></tr>\n",
-                words::verdict(group.verdict),
-                meaning(group.verdict),
-                words::count(group.trials.len()),
+                words::verdict(*verdict),
+                meaning(*verdict),
+                words::count(group.trials),
                 meter(share, &words::percent(share)),
                 messages(group)
             )
@@ -49,7 +48,7 @@ pub(super) fn body(view: &View<'_>) -> Html {
         ],
         rows,
     );
-    let all = words::counted(view.summaries.len(), "trial");
+    let all = words::counted(view.totals.trials, "trial");
     let mut body = html!("<p>{} of {} failed.{}</p>\n", words::count(failed), all, also);
     body.push(table);
     body
@@ -66,29 +65,33 @@ fn meaning(verdict: Verdict) -> &'static str {
     }
 }
 
-fn messages(group: &FailureGroup<'_>) -> Html {
-    let items: Html = group
-        .messages
+fn messages(group: &FailureTotals) -> Html {
+    let mut messages: Vec<(&String, usize, u64)> =
+        group.messages.iter().map(|(message, (count, first))| (message, *count, *first)).collect();
+    messages.sort_by_key(|(_, count, _)| std::cmp::Reverse(*count));
+    let items: Html = messages
         .iter()
         .take(SHOWN_MESSAGES)
-        .map(|(message, count)| {
-            let first = group.trials.iter().find(|trial| trial.message == *message);
-            let first =
-                first.map_or(String::new(), |trial| format!("first in trial {}", trial.seq));
+        .map(|(message, count, first)| {
             html!(
                 "<li><span class='soft'>{}×</span> {} <span class='soft'>({})</span></li>\n",
                 words::count(*count),
-                message,
-                first
+                *message,
+                format!("first in trial {first}")
             )
         })
         .collect();
-    let more = group.messages.len().saturating_sub(SHOWN_MESSAGES);
-    let more = match more {
-        0 => Html::default(),
-        more => html!(
+    let more = messages.len().saturating_sub(SHOWN_MESSAGES);
+    let more = match (more, group.others) {
+        (0, _) => Html::default(),
+        (more, 0) => html!(
             "<li class='soft'>{} in the table of all trials</li>",
             words::counted(more, "further message")
+        ),
+        (more, others) => html!(
+            "<li class='soft'>{}, and {} with yet other messages</li>",
+            words::counted(more, "further message"),
+            words::counted(others, "trial")
         ),
     };
     html!("<ul>\n{}{}</ul>", items, more)

@@ -24,8 +24,7 @@ pub(super) fn convergence(view: &View<'_>) -> Html {
     let Some(chart) = charts::convergence(&label, &attempts) else {
         return empty("No candidate was timed on every workload, so there is nothing to plot.");
     };
-    let n_timed = points.iter().filter(|point| point.score_s.is_some()).count();
-    let cost_s = points.last().map_or(0.0, |point| point.cost_s);
+    let of = view.totals.at(board.fidelity);
     let key = charts::key([
         (Shape::Diamond, "winner", "a new best"),
         (Shape::Circle, "faint", "not better"),
@@ -34,14 +33,20 @@ pub(super) fn convergence(view: &View<'_>) -> Html {
     let mut body = html!(
         "<p>{} at the <em>{}</em> fidelity took {}; {} have a time on every workload. A trial’s time is the geometric mean over {}.</p>\n\
          <figure class='wide'>{}{}</figure>\n",
-        words::counted(attempts.len(), "trial"),
+        words::counted(of.candidates, "trial"),
         fidelity,
-        words::duration(cost_s),
-        words::count(n_timed),
+        words::duration(of.cost_s),
+        words::count(of.timed),
         words::counted(board.workloads.len(), "workload"),
         scroll("The search over time", chart),
         key
     );
+    if view.data.rest.is_some() {
+        body.push(html!(
+            "<p class='small'>The chart has {} of them: every new best, the best of each kernel, the newest, and a sample of candidates.</p>\n",
+            words::count(attempts.len())
+        ));
+    }
     body.push(best_of_each_kernel(view, board));
     body
 }
@@ -58,12 +63,13 @@ fn attempt(point: &ConvergencePoint<'_>) -> Attempt {
 }
 
 fn best_of_each_kernel(view: &View<'_>, board: &Leaderboard<'_>) -> Html {
-    let mut tried: BTreeMap<&str, usize> = BTreeMap::new();
-    for trial in view.summaries {
-        if trial.fidelity == board.fidelity && !trial.is_baseline() {
-            *tried.entry(&trial.kernel).or_default() += 1;
-        }
-    }
+    let tried: BTreeMap<&str, usize> = view
+        .totals
+        .tried
+        .iter()
+        .filter(|((fidelity, _), _)| *fidelity == board.fidelity)
+        .map(|((_, kernel), count)| (kernel.as_str(), *count))
+        .collect();
     let best = derive::best_by_kernel(board);
     let rows: Html = tried
         .into_iter()
@@ -131,6 +137,9 @@ pub(super) fn effects(view: &View<'_>) -> Html {
         "<p>Each dot is a trial at the <em>{}</em> fidelity; the box holds the middle half and the line is the median. The parameter with the largest effect comes first. A search visits good regions more often, so medians describe what was tried, not the whole space.</p>\n",
         board.fidelity.name()
     );
+    if let Some(note) = view.sampled("Dots and medians are") {
+        body.push(html!("<p class='small'>{}</p>\n", note));
+    }
     body.push(blocks.into_iter().map(|(_, block)| block).collect());
     body
 }
@@ -149,7 +158,7 @@ fn kernel_block(kernel: &str, is_winner: bool, charts: Html) -> Html {
 
 /// Draws every tunable that was tried with two values, the most influential first.
 fn kernel_effects(view: &View<'_>, kernel: &KernelRecord, board: &Leaderboard<'_>) -> Html {
-    derive::parameter_effects(kernel, view.summaries, board)
+    derive::parameter_effects(kernel, &view.sample, board)
         .into_iter()
         .filter_map(|effect| {
             let spread = effect.spread?;
@@ -177,7 +186,7 @@ fn group(
     board: &Leaderboard<'_>,
 ) -> Group {
     let times_s = view
-        .summaries
+        .sample
         .iter()
         .filter(|trial| trial.fidelity == board.fidelity && trial.kernel == kernel.name)
         .filter(|trial| trial.params.get(name) == Some(value) && !trial.is_baseline())
@@ -202,7 +211,7 @@ pub(super) fn micro(view: &View<'_>) -> Html {
     if !view.summaries.iter().any(|trial| trial.fidelity == Fidelity::Micro) {
         return empty("No microbenchmark was run.");
     }
-    let agreement = derive::micro_agreement(view.summaries);
+    let agreement = derive::micro_agreement(&view.sample);
     let best_s = agreement.pairs.iter().map(|pair| pair.rank_s).fold(f64::INFINITY, f64::min);
     let pairs: Vec<Pair> = agreement
         .pairs
@@ -247,10 +256,11 @@ pub(super) fn micro(view: &View<'_>) -> Html {
         false => html!("<p>Within each kernel: {}.</p>\n", by_kernel.join(", ")),
     };
     html!(
-        "<p>{} passed both in the microbenchmark and in ranking, on the same workloads. {}{}</p>\n{}<figure class='narrow'>{}{}</figure>\n",
+        "<p>{} passed both in the microbenchmark and in ranking, on the same workloads. {}{} {}</p>\n{}<figure class='narrow'>{}{}</figure>\n",
         words::counted(pairs.len(), "candidate"),
         verdict,
         place,
+        view.sampled("All of this is").unwrap_or_default(),
         by_kernel,
         chart,
         charts::key([

@@ -27,7 +27,7 @@ pub(in crate::report) fn masthead(view: &View<'_>) -> Html {
         took.unwrap_or_default(),
         view.data.environment.device.name,
         words::counted(view.data.environment.device.threads as usize, "thread"),
-        words::counted(view.summaries.len(), "trial"),
+        words::counted(view.totals.trials, "trial"),
     )
 }
 

@@ -34,7 +34,7 @@ pub(super) fn body(view: &View<'_>) -> Html {
     }
     html!(
         "<noscript><p class='empty'>This table is drawn by JavaScript, which is off. The best of each kernel is listed under <a href='#convergence'>The search over time</a>, and the evidence has everything.</p></noscript>\n\
-         <p>{}. Select a number to see the trial’s source, compiler and samples. <em>Speed-up</em> is over the author’s choice of parameters for the same kernel at the same fidelity, and <em>time</em> the geometric mean over the trial’s workloads.</p>\n\
+         <p>{} Select a number to see the trial’s source, compiler and samples. <em>Speed-up</em> is over the author’s choice of parameters for the same kernel at the same fidelity, and <em>time</em> the geometric mean over the trial’s workloads.</p>\n\
          <div class='controls' id='trial-controls' hidden>\n\
          <label>Filter <input type='search' id='filter-text' placeholder='kernel, parameter, message …' autocomplete='off' spellcheck='false'></label>\n\
          <label>Fidelity <select id='filter-fidelity'><option value=''>all</option></select></label>\n\
@@ -43,7 +43,21 @@ pub(super) fn body(view: &View<'_>) -> Html {
          <div class='scroll tall' role='region' aria-label='All trials' tabindex='0' id='trial-box' hidden>\n\
          <table id='trial-table'><caption class='hidden'>All trials</caption><thead><tr>\n{}</tr></thead>\n<tbody></tbody></table>\n\
          <button type='button' id='trial-more' hidden>Show more</button></div>\n",
-        words::counted(view.summaries.len(), "trial"),
+        counted(view),
         headings
+    )
+}
+
+/// Says how many trials there are, and which of them are in the table.
+fn counted(view: &View<'_>) -> String {
+    let (shown, all) = (view.summaries.len(), view.totals.trials);
+    if view.data.rest.is_none() {
+        return format!("{}.", words::counted(all, "trial"));
+    }
+    format!(
+        "Showing {} of {}: the best of every fidelity, kernel and workload, every new best of the search, contenders and libraries, the newest, examples of each failure, and a sample of the rest. All of them are in the evidence: `warpsmith export {} --format csv` writes them as tables, `--format json` with every sample.",
+        words::count(shown),
+        words::counted(all, "trial"),
+        view.data.run.id
     )
 }

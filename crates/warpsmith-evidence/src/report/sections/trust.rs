@@ -1,6 +1,10 @@
 //! The chain of trust: what is right, who says so, and how near to the budget the errors come.
 
+<<<<<<< HEAD
 use warpsmith_model::{BudgetShare, ChainRecord, ErrorSize, Fidelity, Proof, Verdict};
+=======
+use warpsmith_model::{ChainRecord, ErrorSize, Fidelity, Proof};
+>>>>>>> part-s
 
 use super::super::data::View;
 use super::super::html::{Html, html};
@@ -63,17 +67,9 @@ fn chain(view: &View<'_>) -> Html {
 
 fn checks(view: &View<'_>) -> Html {
     let lab = view.lab;
-    let passed = |fidelity: Fidelity| {
-        let all = view.summaries.iter().filter(|trial| trial.fidelity == fidelity);
-        let (mut n_all, mut n_passed) = (0, 0);
-        for trial in all {
-            n_all += 1;
-            n_passed += usize::from(trial.verdict == Verdict::Passed);
-        }
-        (n_passed, n_all)
-    };
     let gate = |fidelity: Fidelity, what: &str| {
-        let (n_passed, n_all) = passed(fidelity);
+        let of = view.totals.at(fidelity);
+        let (n_passed, n_all) = (of.passed, of.trials);
         html!(
             "{} <span class='soft'>{} of {} passed</span>",
             what,

@@ -1,11 +1,13 @@
 //! Before and after the loop: what an evolution starts from, and whether its best holds.
 
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use serde_json::{Value as Json, json};
 use warpsmith_evidence::derive::standings;
+use warpsmith_evidence::export::Part;
 use warpsmith_model::lab::{Kernel, TargetKind};
 use warpsmith_model::{
     ComparisonPurpose, ComparisonRecord, EvolutionStart, FORMAT_VERSION, Fidelity, Origin, Trial,
@@ -168,7 +170,6 @@ impl Accepted {
 
 /// Writes the source and the contract of a kernel into a folder, as a lab has them; returns both paths.
 pub fn write_kernel(kernel: &Kernel, target: TargetKind, dir: &Path) -> Result<[PathBuf; 2]> {
-    std::fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
     let ending = match target {
         TargetKind::Cpu => "c",
         TargetKind::Cuda => "cu",
@@ -176,7 +177,10 @@ pub fn write_kernel(kernel: &Kernel, target: TargetKind, dir: &Path) -> Result<[
     let source = dir.join(format!("{}.{ending}", kernel.name));
     let contract = source.with_extension("toml");
     for (path, text) in [(&source, &kernel.source), (&contract, &kernel.contract)] {
-        std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))?;
+        let cannot = || format!("cannot write {}", path.display());
+        let mut part = Part::begin(path)?;
+        part.write_all(text.as_bytes()).with_context(cannot)?;
+        part.finish()?;
     }
     Ok([source, contract])
 }

@@ -1,0 +1,181 @@
+//! A file in the making: whoever reads sees the file of that name as it was, or the whole new one.
+
+use std::fs::{DirBuilder, File, OpenOptions, Permissions};
+use std::io::{BufWriter, ErrorKind, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::ExportError;
+
+/// A file beside the one that it will replace, under a name that no other process and no other thread has.
+/// It is removed when it is dropped before [`Part::finish`].
+#[derive(Debug)]
+pub struct Part {
+    path: PathBuf,
+    /// None where the path names no file but a device or a pipe, which is written to as it is.
+    part: Option<PathBuf>,
+    writer: Option<BufWriter<File>>,
+}
+
+impl Part {
+    /// Begins a file; makes its folder when it is not there. A file that is there keeps its permissions. In
+    /// a folder that its owner alone can read, and beside evidence that its owner alone can read, what is made
+    /// is for its owner alone as well.
+    pub fn begin(path: &Path) -> Result<Self, ExportError> {
+        let failed = |source| ExportError::Write { path: path.to_path_buf(), source };
+        if std::fs::metadata(path).is_ok_and(|known| !known.is_file() && !known.is_dir()) {
+            let file = OpenOptions::new().write(true).open(path).map_err(failed)?;
+            let writer = Some(BufWriter::new(file));
+            return Ok(Self { path: path.to_path_buf(), part: None, writer });
+        }
+        // A link is kept, and what it names is replaced.
+        let path = path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let folder = folder.unwrap_or(Path::new("."));
+        make_folder(folder).map_err(failed)?;
+        let private = is_private(folder);
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let (file, part) = loop {
+            static NEXT: AtomicU64 = AtomicU64::new(0);
+            let number = NEXT.fetch_add(1, Ordering::Relaxed);
+            let part = folder.join(format!(".{name}.{}-{number}.part", std::process::id()));
+            let mut options = OpenOptions::new();
+            options.write(true).create_new(true).mode(if private { 0o600 } else { 0o666 });
+            match options.open(&part) {
+                Ok(file) => break (file, part),
+                // Left by a process that was killed and had this number, perhaps on another machine.
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(failed(error)),
+            }
+        };
+        let former = std::fs::metadata(&path).map(|former| former.permissions().mode() & 0o777);
+        let outcome = match former {
+            Ok(mode) => std::fs::set_permissions(&part, Permissions::from_mode(mode)),
+            Err(_) => Ok(()),
+        };
+        let own = Self { path, part: Some(part), writer: Some(BufWriter::new(file)) };
+        outcome.map(|()| own).map_err(failed)
+    }
+
+    /// Puts the file in its place.
+    pub fn finish(mut self) -> Result<(), ExportError> {
+        let failed = |source| ExportError::Write { path: self.path.clone(), source };
+        if let Some(mut writer) = self.writer.take() {
+            writer.flush().map_err(failed)?;
+        }
+        match &self.part {
+            Some(part) => std::fs::rename(part, &self.path).map_err(failed),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Write for Part {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        match &mut self.writer {
+            Some(writer) => writer.write(bytes),
+            None => Err(std::io::Error::other("the file is finished")),
+        }
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.writer.as_mut().map_or(Ok(()), Write::flush)
+    }
+}
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        // After `finish` there is nothing of that name; and the error at hand, where there is one, says more
+        // than one about removing what it left behind.
+        if let Some(part) = &self.part {
+            let _ = std::fs::remove_file(part);
+        }
+    }
+}
+
+/// The evidence's file, in the folder of a project's evidence.
+const EVIDENCE: &str = "evidence.db";
+
+/// Says whether what is made in a folder is for its owner alone.
+fn is_private(folder: &Path) -> bool {
+    let is_closed = |path: &Path| {
+        std::fs::metadata(path).is_ok_and(|known| known.permissions().mode() & 0o077 == 0)
+    };
+    is_closed(folder) || folder.ancestors().any(|around| is_closed(&around.join(EVIDENCE)))
+}
+
+/// Makes a folder and those around it; in a private one they are private, too.
+fn make_folder(folder: &Path) -> std::io::Result<()> {
+    if folder.is_dir() {
+        return Ok(());
+    }
+    let around = folder.ancestors().skip(1).find(|around| around.is_dir());
+    let private = around.is_some_and(is_private);
+    DirBuilder::new().recursive(true).mode(if private { 0o700 } else { 0o777 }).create(folder)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mode(path: &Path) -> u32 {
+        std::fs::metadata(path).expect("it is there").permissions().mode() & 0o777
+    }
+
+    fn names(folder: &Path) -> Vec<String> {
+        let entries = std::fs::read_dir(folder).expect("the folder");
+        let name = |entry: std::io::Result<std::fs::DirEntry>| {
+            entry.expect("an entry").file_name().to_string_lossy().into_owned()
+        };
+        let mut names: Vec<String> = entries.map(name).collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn two_that_write_one_file_at_the_same_time_do_not_mix() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("log.csv");
+        let (mut one, mut other) =
+            (Part::begin(&path).expect("begun"), Part::begin(&path).expect("begun"));
+        one.write_all(b"one,").expect("written");
+        other.write_all(b"other").expect("written");
+        one.write_all(b"one").expect("written");
+        one.finish().expect("whole");
+        assert_eq!(std::fs::read_to_string(&path).expect("a file"), "one,one");
+        other.finish().expect("whole");
+        assert_eq!(std::fs::read_to_string(&path).expect("a file"), "other");
+        assert_eq!(names(folder.path()), ["log.csv"]);
+    }
+
+    #[test]
+    fn what_is_given_up_leaves_nothing_behind_and_the_former_file_as_it_was() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("log.csv");
+        std::fs::write(&path, "former").expect("written");
+        let mut part = Part::begin(&path).expect("begun");
+        part.write_all(b"half").expect("written");
+        drop(part);
+        assert_eq!(std::fs::read_to_string(&path).expect("a file"), "former");
+        assert_eq!(names(folder.path()), ["log.csv"]);
+    }
+
+    #[test]
+    fn permissions_are_kept_and_private_folders_have_private_files() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let write = |path: &Path| Part::begin(path).and_then(Part::finish).expect("written");
+        std::fs::set_permissions(folder.path(), Permissions::from_mode(0o700)).expect("private");
+        let inside = folder.path().join("run/t4/a.json");
+        write(&inside);
+        assert_eq!((mode(&inside), mode(&folder.path().join("run"))), (0o600, 0o700));
+        std::fs::set_permissions(&inside, Permissions::from_mode(0o640)).expect("chosen");
+        write(&inside);
+        assert_eq!(mode(&inside), 0o640);
+        let open = folder.path().join("open");
+        std::fs::create_dir(&open).expect("a folder");
+        std::fs::set_permissions(&open, Permissions::from_mode(0o755)).expect("public");
+        write(&open.join("b.json"));
+        assert_ne!(mode(&open.join("b.json")) & 0o400, 0);
+    }
+}
