@@ -256,18 +256,10 @@ impl CpuSession {
     fn charge(&self, span: Span, commands: u32) -> Clocked {
         let own = self.idle.as_ref().and_then(|idle| idle.borrow().least()).unwrap_or_default();
         let seconds = span.seconds - own.seconds * f64::from(commands);
-<<<<<<< HEAD
         let least_s = span.seconds / LEAST_PART as f64;
         let own_ticks = own.ticks.unwrap_or(0) * u64::from(commands);
         let ticks = span.ticks.map(|all| all.saturating_sub(own_ticks).max(all / LEAST_PART));
         Clocked { elapsed_s: seconds.max(least_s), ticks, state: None }
-=======
-        let ticks = span
-            .ticks
-            .zip(own.ticks.or(Some(0)))
-            .map(|(all, own)| all.saturating_sub(own * u64::from(commands)));
-        Clocked { elapsed_s: seconds.max(CLOCK_STEP_S), ticks, state: None }
->>>>>>> part-s
     }
 
     /// Measures once more what the harness itself costs, under the conditions of the next reading.

@@ -8,12 +8,8 @@ use warpsmith_model::{
 };
 
 use super::{ExportError, replace_json};
-<<<<<<< HEAD
 use crate::derive::{dispatch, measured_in, trial_of_record};
-=======
-use crate::derive::dispatch;
 use crate::selection::{self, Limits};
->>>>>>> part-s
 use crate::store::Store;
 use crate::summary::TrialSummary;
 

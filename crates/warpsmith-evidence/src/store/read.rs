@@ -439,27 +439,13 @@ fn read_summary(row: &Row<'_>, first: usize) -> rusqlite::Result<TrialSummary> {
 /// Reads a measurement whose columns are those of [`MEASUREMENT`].
 pub(super) fn read_time(row: &Row<'_>) -> rusqlite::Result<WorkloadTime> {
     Ok(WorkloadTime {
-<<<<<<< HEAD
-        workload: row.get(1)?,
-        median_s: Interval { low: row.get(2)?, mid: row.get(3)?, high: row.get(4)? },
-        samples: row.get(5)?,
-        share: row.get(6)?,
-        error: ErrorSize {
-            element_eps: row.get(7)?,
-            norm_eps: row.get(8)?,
-            ..ErrorSize::default()
-        },
-        stop: from_name(row, 9)?,
-        launch_floor_s: row.get(10)?,
-=======
         workload: row.get(2)?,
         median_s: Interval { low: row.get(3)?, mid: row.get(4)?, high: row.get(5)? },
         samples: row.get(6)?,
         share: row.get(7)?,
-        error: ErrorSize { element_eps: row.get(8)?, norm_eps: row.get(9)?, plain: None },
+        error: ErrorSize { element_eps: row.get(8)?, norm_eps: row.get(9)?, ..ErrorSize::default() },
         stop: from_name(row, 10)?,
         launch_floor_s: row.get(11)?,
->>>>>>> part-s
     })
 }
 

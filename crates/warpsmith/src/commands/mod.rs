@@ -30,11 +30,8 @@ mod simulate;
 mod space;
 pub(crate) mod summary;
 mod tune;
-<<<<<<< HEAD
-pub mod winner;
-=======
 mod verify;
->>>>>>> part-s
+pub mod winner;
 
 use std::path::PathBuf;
 

@@ -1,10 +1,6 @@
 //! The chain of trust: what is right, who says so, and how near to the budget the errors come.
 
-<<<<<<< HEAD
-use warpsmith_model::{BudgetShare, ChainRecord, ErrorSize, Fidelity, Proof, Verdict};
-=======
-use warpsmith_model::{ChainRecord, ErrorSize, Fidelity, Proof};
->>>>>>> part-s
+use warpsmith_model::{BudgetShare, ChainRecord, ErrorSize, Fidelity, Proof};
 
 use super::super::data::View;
 use super::super::html::{Html, html};
