@@ -31,7 +31,7 @@
 //!
 //! derive::leaderboard(&record, &summaries, Fidelity) -> Leaderboard { entries, baselines, unranked }
 //!       ::best_by_kernel(&board)       ::best_by_workload(&board, &summaries)
-//!       ::winner(&record, &summaries, &comparisons) -> Option<Winner>
+//!       ::winner(&record, &summaries, &comparisons) -> Option<Winner>    the winner and its times, for everybody
 //!       ::standings(&comparison, against) -> [Standing]    paired speed-ups, ties called ties
 //!       ::micro_agreement(&summaries)  ::failures(&summaries)
 //!       ::convergence(&record, &summaries, &board)

@@ -2,7 +2,7 @@
 
 use warpsmith_evidence::derive::{
     Bound, Decision, best_by_kernel, best_by_workload, convergence, dispatch, failures,
-    leaderboard, micro_agreement, parameter_effects, roofline_points, standings, winner,
+    leaderboard, micro_agreement, parameter_effects, roofline_points, sentence, standings, winner,
 };
 use warpsmith_evidence::{TrialSummary, workload_times};
 use warpsmith_model::stats::Comparison;
@@ -109,7 +109,7 @@ fn the_winner_follows_paired_rounds_and_ties_are_called_ties() {
     ]);
     let check = |comparison: ComparisonRecord, tile: i64, tied: &[usize]| {
         let winner = winner(&record, &trials, &[comparison]).expect("a winner");
-        assert_eq!(tiles([winner.entry.trial].into_iter()), [tile]);
+        assert_eq!(tiles([winner.trial].into_iter()), [tile]);
         let Decision::Paired { comparison: 0, ties, .. } = winner.decision else {
             panic!("not by the comparison: {:?}", winner.decision);
         };
@@ -122,10 +122,7 @@ fn the_winner_follows_paired_rounds_and_ties_are_called_ties() {
     let only_library =
         ComparisonRecord { contenders: comparison(&[], 1.0).contenders, ..comparison(&[], 1e-5) };
     let winner = winner(&record, &trials, &[only_library]).expect("a winner");
-    assert_eq!(
-        (tiles([winner.entry.trial].into_iter())[0], winner.decision),
-        (8, Decision::Ranked)
-    );
+    assert_eq!((tiles([winner.trial].into_iter())[0], winner.decision), (8, Decision::Ranked));
 }
 
 #[test]
@@ -305,4 +302,50 @@ fn a_workload_goes_to_the_first_unless_another_is_shown_to_be_faster_there() {
     assert!((choices[0].speedup.mid - 4.0).abs() < 0.5, "{choices:?}");
     assert!((choices[1].speedup.mid - 1.0).abs() < 1e-9, "{choices:?}");
     assert!(dispatch(&comparison, &|_| false).is_empty());
+}
+
+/// A finalist that was fastest and failed the gate was once the report's winner, and not the terminal's.
+#[test]
+fn who_passed_the_full_gate_wins_over_who_did_not() {
+    let record = record("tiles-1", START);
+    let full = |sketch: Sketch| Sketch { fidelity: Fidelity::Full, ..sketch }.finding();
+    let trials = summaries(&[
+        Sketch::tile(8, 1.0e-5, 1e-4).finding(),
+        Sketch::tile(16, 1.1e-5, 1.1e-4).finding(),
+        full(Sketch { outcome: crashed(), ..Sketch::tile(8, 1.0, 1.0) }),
+        full(Sketch::tile(16, 1.2e-5, 1.2e-4)),
+    ]);
+    let comparison = comparison(&[(32, 2e-5), (8, 1e-5), (16, 1.1e-5)], 9e-6);
+    let winner = winner(&record, &trials, &[comparison]).expect("a winner");
+    assert_eq!((tiles([winner.trial].into_iter())[0], winner.fidelity), (16, Fidelity::Full));
+}
+
+#[test]
+fn what_a_search_holds_against_others_in_the_end_is_its_winner() {
+    let mut record = record("tiles-1", START);
+    let full =
+        |tile: i64| Sketch { fidelity: Fidelity::Full, ..Sketch::tile(tile, 1e-5, 1e-4) }.finding();
+    // Of a bundle all rungs pass the gate afterwards.
+    let trials = summaries(&[full(8), full(16)]);
+    let comparison = comparison(&[(8, 1.2e-5), (16, 1e-5)], 9e-6);
+    let chosen = |record: &warpsmith_model::RunRecord| {
+        let winner = winner(record, &trials, std::slice::from_ref(&comparison)).expect("a winner");
+        let Decision::Paired { ties, .. } = winner.decision else { panic!("it was paired") };
+        (tiles([winner.trial].into_iter())[0], ties)
+    };
+    assert_eq!(chosen(&record), (16, vec![]));
+    record.settings.insert("goal".to_string(), serde_json::json!("run"));
+    assert_eq!(chosen(&record), (8, vec![1]), "and the report says that it is not the faster one");
+}
+
+#[test]
+fn who_is_faster_than_whom_is_said_in_a_sentence() {
+    let comparison = comparison(&[(8, 1e-5), (16, 8.31e-5)], 1e-5);
+    let of = standings(&comparison, 0);
+    let said = |idx: usize| sentence("tile 8", &of[idx]);
+    assert!(said(1).starts_with("tile 8 is 8.31x as fast as tile 16 ("), "{}", said(1));
+    assert!(said(2).starts_with("tile 8 and library tie: "), "{}", said(2));
+    let of = standings(&comparison, 1);
+    let slower = sentence("tile 16", &of[0]);
+    assert!(slower.starts_with("tile 16 is slower than tile 8: 0.12x as fast ("), "{slower}");
 }

@@ -3,11 +3,14 @@
 use std::path::Path;
 
 use serde_json::Value as Json;
-use warpsmith_evidence::Store;
 use warpsmith_evidence::export::{
     ExportError, Format, collect_evidence, export, read_best, read_evidence, write_best,
 };
-use warpsmith_model::{Fidelity, Mismatch, MismatchKind, Origin, Outcome, RunRecord, Stage};
+use warpsmith_evidence::{Store, derive, report};
+use warpsmith_model::{
+    ComparisonPurpose, ComparisonRecord, Fidelity, Mismatch, MismatchKind, Origin, Outcome,
+    RunRecord, Stage, units,
+};
 
 use crate::fixture::{
     START, Sketch, ceilings, comparison, compile_failed, crashed, passed, store_with_run,
@@ -416,4 +419,73 @@ fn traces_have_the_largest_errors_and_no_number_that_json_lacks() {
         .collect();
     seen.dedup();
     assert_eq!(seen, cases.map(|(_, expected)| expected));
+}
+
+/// The report once named the time of the comparison, the terminal that of the gate, and `dispatch.json` that
+/// of the finals.
+#[test]
+fn a_winner_has_one_time_wherever_it_is_named() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (store, mut record) = store_with_run(folder.path(), "tiles-1");
+    record.settings.insert("goal".to_string(), serde_json::json!("tune"));
+    let (small_s, large_s) = (1.234e-5, 1.357e-4);
+    let full = |sketch: Sketch| Sketch { fidelity: Fidelity::Full, ..sketch }.finding();
+    for finding in [
+        Sketch::tile(8, 2e-5, 2e-4).finding(),
+        // The search saw it faster, and the rounds slower, than the gate did.
+        Sketch::tile(16, 1.1e-5, 1.1e-4).finding(),
+        full(Sketch::tile(16, small_s, large_s)),
+    ] {
+        store.append(&record.id, &finding, START + 2.0).expect("recorded");
+    }
+    store.put_ceilings(&record.id, &ceilings(), START).expect("kept");
+    let finals = ComparisonRecord {
+        purpose: ComparisonPurpose::Finalists,
+        ..comparison(&[(8, 2e-5), (16, 1.5e-5)], 3e-5)
+    };
+    store.put_comparison(&record.id, &finals).expect("kept");
+
+    let trials = store.summaries(&record.id).expect("summaries");
+    let comparisons = store.comparisons(&record.id).expect("comparisons");
+    let winner = derive::winner(&record, &trials, &comparisons).expect("a winner");
+    assert_eq!(winner.trial.params, tile_params(16, false, ""));
+    assert_eq!(derive::measured_in(winner.fidelity), "the full gate");
+    let expected = [("small", small_s), ("large", large_s)];
+    for (workload, time_s) in expected {
+        let found = winner.time(workload).expect("a time").median_s.mid;
+        assert!((found / time_s - 1.0).abs() < 1e-9, "{found}");
+    }
+
+    let out = folder.path().join("out");
+    export(&store, &record, &out, &Format::ALL).expect("written");
+    let is = |what: &str, found: &Json, time_s: f64| {
+        let found = found.as_f64().unwrap_or(f64::NAN);
+        assert!((found / time_s - 1.0).abs() < 1e-9, "{what}: {found} instead of {time_s}");
+    };
+    let best = json(&out.join("evo_best.json"));
+    assert_eq!(best["fidelity"], "full");
+    let dispatch = json(&out.join("dispatch.json"));
+    let traces = std::fs::read_to_string(out.join("flashinfer/traces/tiles.jsonl"));
+    let traces: Vec<Json> = traces
+        .expect("traces")
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("JSON"))
+        .collect();
+    for (idx, (workload, time_s)) in expected.into_iter().enumerate() {
+        is("evo_best.json", &best["entries"][0]["time_s"][workload], time_s);
+        let row = &dispatch["workloads"][idx];
+        assert_eq!(
+            (&row["workload"], &row["time_from"]),
+            (&Json::from(workload), &Json::from("the full gate"))
+        );
+        is("dispatch.json", &row["time_s"]["mid"], time_s);
+        is("traces", &traces[idx]["evaluation"]["performance"]["latency_ms"], time_s * 1e3);
+    }
+    let data = report::gather(&store, &record.id).expect("gathered");
+    let page = report::render(&data);
+    for (_, time_s) in expected {
+        let cell = format!("<td class='num'>{}</td>", units::time(time_s));
+        assert!(page.contains(&cell), "{cell} is not in the report");
+    }
+    assert!(page.contains("Times are medians of the full gate"), "the report says what they are");
 }

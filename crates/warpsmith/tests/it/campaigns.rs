@@ -193,3 +193,45 @@ fn a_full_comparison_gates_first_and_measures_the_extra_shapes_too() {
     let said = project.fails(1, &full);
     assert!(said.contains("`10_vector` fails the full gate and is not compared"), "{said}");
 }
+
+/// The times of one winner: from `run --json`, `show --json`, the report, the exports and `dispatch.json`.
+#[test]
+fn every_output_of_a_run_names_the_same_winner_and_the_same_times() {
+    let project = Project::new();
+    let search = ["--budget", "6", "--time", "600", "--compare-time", "0.1"];
+    let report = ["--objective", "dispatch", "--report", "report.html"];
+    let run = ["run", "labs/probe", "--kernel", "10_vector"];
+    let summary = project.json(&[&run[..], &search, &report].concat());
+    let name = summary["run"].as_str().expect("a run");
+    assert_eq!(summary["winner"]["time_from"], "the full gate");
+    let shown = project.json(&["show", name]);
+    for field in ["kernel", "params", "trial", "time_s", "time_from"] {
+        assert_eq!(shown["winner"][field], summary["winner"][field], "{field}");
+    }
+    assert_eq!(shown["winner"]["workloads"], summary["workloads"]);
+    project.json(&["export", name, "--format", "all", "--out", "out"]);
+    let read = |file: &str| {
+        std::fs::read_to_string(project.path().join(file)).expect("a file that was written")
+    };
+    let json =
+        |file: &str| -> serde_json::Value { serde_json::from_str(&read(file)).expect("JSON") };
+    let best = &json("out/evo_best.json")["entries"][0];
+    assert_eq!(best["params"], summary["winner"]["params"]);
+    let (page, text) = (read("report.html"), project.ok(&["show", name]));
+    let dispatch = summary["dispatch"]["workloads"].as_array().cloned().unwrap_or_default();
+    for row in summary["workloads"].as_array().expect("workloads") {
+        let workload = row["workload"].as_str().expect("a name");
+        let time_s = row["time_s"].as_f64().expect("a time");
+        let is_same = |found: &serde_json::Value| {
+            found.as_f64().is_some_and(|found| (found / time_s - 1.0).abs() < 1e-12)
+        };
+        assert!(is_same(&best["time_s"][workload]), "{workload}: {best}");
+        let words = warpsmith_model::units::time(time_s);
+        assert!(text.contains(&words), "{words} is not in `show`:\n{text}");
+        assert!(page.contains(&format!("<td class='num'>{words}</td>")), "{words} in the report");
+        let chosen = dispatch.iter().find(|it| it["workload"] == row["workload"]);
+        if let Some(chosen) = chosen.filter(|it| it["params"] == summary["winner"]["params"]) {
+            assert!(is_same(&chosen["time_s"]["mid"]), "dispatch.json: {chosen}");
+        }
+    }
+}
