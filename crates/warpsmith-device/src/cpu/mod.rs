@@ -16,7 +16,9 @@
 //! the memory that the candidate may see.
 
 pub(crate) mod artifacts;
+mod capacity;
 mod compile;
+pub(crate) mod compiler_rights;
 mod control;
 mod crash;
 mod idle;
@@ -40,10 +42,11 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
 use std::rc::Rc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use warpsmith_model::lab::Role;
-use warpsmith_model::{BlobId, DeviceInfo, Environment, Guard, Isolation};
+use warpsmith_model::{BlobId, CrashCause, DeviceInfo, Environment, Guard, Isolation};
 
 pub(crate) use compile::write_below;
 pub use compile::{compile_unit, expect_many};
@@ -56,7 +59,7 @@ use crate::sys::process::allowed_cpus;
 use crate::target::{
     Artifact, CaseId, Contents, Fault, Program, Session, Target, TensorPlan, Unit,
 };
-use control::ControlPage;
+use control::{ControlPage, stage};
 use idle::{Idle, SharedIdle};
 use layout::{Owner, Region};
 use outputs::{Outputs, Shelf};
@@ -176,8 +179,9 @@ impl Cpu {
 
     /// Returns what measures the harness's own cost, started when it is first asked for.
     fn idle(&mut self) -> Result<SharedIdle, Fault> {
-        if let Some(idle) = &self.idle {
-            return Ok(Rc::clone(idle));
+        if let Some(idle) = self.idle.take_if(|idle| !idle.borrow().is_lost()) {
+            self.idle = Some(Rc::clone(&idle));
+            return Ok(idle);
         }
         let measuring = broken("measuring what the harness itself costs");
         let mut runner = self.take_runner()?;
@@ -187,7 +191,7 @@ impl Cpu {
         let outputs = Outputs::create(arena, &[], 0, &mut Shelf::default()).map_err(&measuring)?;
         let hello = runner
             .instruct(&plan, &[control_file.as_fd()], START_DEADLINE)
-            .map_err(&measuring)?;
+            .map_err(|error| start_fault(&mut runner, &page, error))?;
         let session = CpuSession::begin(Parts {
             runner,
             page,
@@ -301,6 +305,23 @@ impl Target for Cpu {
         cases: &[CaseId],
         deadline: Duration,
     ) -> Result<Box<dyn Session>, Fault> {
+        match self.open_once(program, cases, deadline) {
+            // Somebody else's doing, before the candidate did anything.
+            Err(Fault::Crashed(cause)) if cause.is_from_outside() => {
+                self.open_once(program, cases, deadline)
+            }
+            opened => opened,
+        }
+    }
+}
+
+impl Cpu {
+    fn open_once(
+        &mut self,
+        program: &Program,
+        cases: &[CaseId],
+        deadline: Duration,
+    ) -> Result<Box<dyn Session>, Fault> {
         check_program(program)?;
         let idle = self.idle()?;
         let mut runner = self.take_runner()?;
@@ -325,10 +346,9 @@ impl Target for Cpu {
             files.push(staged.file.as_fd());
             inputs.push(Rc::clone(&staged.file));
         }
-        let hello = runner.instruct(&plan, &files, START_DEADLINE).map_err(|error| {
-            let what = format!("starting a runner: {}", runner.describe_end());
-            Fault::Broken { what, source: error }
-        })?;
+        let hello = runner
+            .instruct(&plan, &files, START_DEADLINE)
+            .map_err(|error| start_fault(&mut runner, &page, error))?;
         // A protection that is silently gone would make the environment's record a lie.
         let isolation = isolation_of(&hello, self.no_sealing.as_deref());
         if isolation != self.isolation {
@@ -336,7 +356,10 @@ impl Target for Cpu {
             return Err(Fault::Broken { what: "confining a runner".to_string(), source });
         }
         let curtain = match hello.no_hiding {
-            None => Some(runner.receive_curtain().map_err(&preparing)?),
+            None => {
+                let received = runner.receive_curtain();
+                Some(received.map_err(|error| start_fault(&mut runner, &page, error))?)
+            }
             Some(_) => None,
         };
         let session = CpuSession::begin(Parts {
@@ -367,7 +390,28 @@ fn check_program(program: &Program) -> Result<(), Fault> {
     if program.launches.iter().any(|launch| launch.blocks < 0 || launch.blocks > i64::MAX / 4) {
         return Err(misuse("a launch has an impossible number of blocks"));
     }
+    if let Some(message) = capacity::lacking(&program.scratch) {
+        return Err(Fault::Crashed(CrashCause::NotLoadable { message }));
+    }
     Ok(())
+}
+
+/// Says why a runner did not come to life, before it loaded anything: whoever killed it, the memory that its
+/// session asks for, or we.
+fn start_fault(runner: &mut StartedRunner, page: &ControlPage, error: io::Error) -> Fault {
+    if let Some(cause) = runner.killed() {
+        return Fault::Crashed(cause);
+    }
+    let control = page.control();
+    if control.stage.load(Ordering::Acquire) != stage::BROKEN {
+        let what = format!("starting a runner: {}", runner.describe_end());
+        return Fault::Broken { what, source: error };
+    }
+    let message = control.message();
+    if message.ends_with(&io::Error::from_raw_os_error(libc::ENOMEM).to_string()) {
+        return Fault::Crashed(CrashCause::NotLoadable { message });
+    }
+    Fault::Broken { what: "starting a runner".to_string(), source: io::Error::other(message) }
 }
 
 /// Puts a session into words that its runner understands.

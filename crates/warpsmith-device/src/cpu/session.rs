@@ -100,6 +100,13 @@ impl StartedRunner {
         })
     }
 
+    /// Returns why the runner ended, where somebody killed it; waits a moment for its end.
+    pub(crate) fn killed(&mut self) -> Option<CrashCause> {
+        const MOMENT: Duration = Duration::from_millis(200);
+        let state = self.child.wait_for_stop(MOMENT).ok()?;
+        Some(crash::explain_state(state)).filter(CrashCause::is_from_outside)
+    }
+
     /// Returns in words how the runner ended, for when it said nothing.
     pub(crate) fn describe_end(&mut self) -> String {
         match self.child.poll() {
@@ -271,9 +278,10 @@ impl CpuSession {
     fn charge(&self, span: Span, commands: u32) -> Clocked {
         let own = self.idle.as_ref().and_then(|idle| idle.borrow().typical()).unwrap_or_default();
         let seconds = span.seconds - own.seconds * f64::from(commands);
-        let ticks = span.ticks.zip(own.ticks.or(Some(0))).map(|(all, own)| {
-            all.saturating_sub(own * u64::from(commands))
-        });
+        let ticks = span
+            .ticks
+            .zip(own.ticks.or(Some(0)))
+            .map(|(all, own)| all.saturating_sub(own * u64::from(commands)));
         Clocked { elapsed_s: seconds.max(CLOCK_STEP_S), ticks, state: None }
     }
 
