@@ -242,7 +242,7 @@ fn is_for_cuda(flag: &str) -> bool {
     if let Some(options) = options {
         return are_for_host(options);
     }
-    // `nvcc` has a shell start its programs.
+    // `nvcc` has a shell start its programs, which runs what `$(..)` and backquotes in a macro say.
     is_dashed(flag, CUDA_WORDS, CUDA_VALUES) || (is_macro(flag) && !flag.contains(['$', '`']))
 }
 
