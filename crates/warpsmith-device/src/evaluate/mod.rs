@@ -166,4 +166,6 @@ fn judge(
 }
 
 #[cfg(test)]
+mod accidents;
+#[cfg(test)]
 mod tests;

@@ -1,5 +1,6 @@
 //! The integration tests of this crate, in one binary.
 
+mod accidents;
 mod baseline;
 mod compiler_confinement;
 mod cpu_compile;
