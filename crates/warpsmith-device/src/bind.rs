@@ -4,7 +4,8 @@
 use std::time::Duration;
 
 use warpsmith_model::lab::{
-    Baseline, BaselineProgram, Kernel, ReferenceProgram, Role, TargetKind, lookup_all,
+    Baseline, BaselineProgram, Kernel, ReferenceProgram, Role, TargetKind, allowed_flags,
+    is_compiler_name, lookup_all, refused_flag,
 };
 use warpsmith_model::roofline::WorkSize;
 use warpsmith_model::{DType, DeviceInfo, Expr, Lab, Params, Value, lab::Workload};
@@ -22,6 +23,11 @@ const COMPILER_TUNABLE: &str = "CC";
 const FLAGS_TUNABLE: &str = "CFLAGS";
 /// The compiler of kernels that do not choose one.
 const DEFAULT_COMPILER: &str = "cc";
+/// The most blocks of a launch on the CPU: as many as a tensor may have bytes, and few enough that sums of
+/// their numbers do not overflow.
+const MOST_BLOCKS: i64 = 1 << 40;
+/// The most scratch: as many bytes as a tensor may have.
+const MOST_SCRATCH_BYTES: u64 = 1 << 40;
 /// The reference is compiled without contraction, so that it computes what its text says.
 const REFERENCE_FLAGS: [&str; 3] = ["-O2", "-ffp-contract=off", "-lm"];
 
@@ -58,10 +64,8 @@ pub fn kernel_unit(
     if lab.target == TargetKind::Cuda {
         flags.push(format!("--gpu-architecture={}", architecture(kernel, device)?));
     }
-    flags.extend(kernel.flags.iter().cloned());
-    if let Some(further) = params.get(FLAGS_TUNABLE) {
-        flags.extend(further.to_string().split_whitespace().map(str::to_string));
-    }
+    flags.extend(own_flags(lab.target, kernel, params)?);
+    check_text(kernel, &compiler, lab.target, &defines)?;
     Ok(Unit {
         file_name: format!("{}.{ending}", kernel.name),
         source: kernel.source.clone(),
@@ -73,6 +77,57 @@ pub fn kernel_unit(
         flags,
         deadline,
     })
+}
+
+/// Returns the flags of a contract and those that its parameters add.
+fn own_flags(
+    target: TargetKind,
+    kernel: &Kernel,
+    params: &Params,
+) -> Result<Vec<String>, DeviceError> {
+    let mut flags = kernel.flags.clone();
+    if let Some(further) = params.get(FLAGS_TUNABLE) {
+        flags.extend(further.to_string().split_whitespace().map(str::to_string));
+    }
+    let Some(refused) = refused_flag(target, flags.iter().map(String::as_str)) else {
+        return Ok(flags);
+    };
+    let whose = if refused < kernel.flags.len() { "`flags`" } else { "`CFLAGS`" };
+    Err(DeviceError::Uncompilable {
+        kernel: kernel.name.clone(),
+        reason: format!(
+            "the flag `{}` in the {whose} of {}.toml may not reach a compiler: {}",
+            flags[refused],
+            kernel.name,
+            allowed_flags(target)
+        ),
+    })
+}
+
+/// Refuses a compiler that could be any program, and macros that could be more than macros.
+fn check_text(
+    kernel: &Kernel,
+    compiler: &str,
+    target: TargetKind,
+    defines: &[(String, String)],
+) -> Result<(), DeviceError> {
+    let bad = |reason| Err(DeviceError::Uncompilable { kernel: kernel.name.clone(), reason });
+    if target == TargetKind::Cpu && !is_compiler_name(compiler) {
+        return bad(format!(
+            "`CC` is `{compiler}`; it may be cc, gcc or clang, with a version (`gcc-13`) or without: a \
+             compiler that is elsewhere is found when its folder is on PATH"
+        ));
+    }
+    for (name, value) in defines {
+        let define = format!("-D{name}={value}");
+        if refused_flag(target, [define.as_str()]).is_some() {
+            return bad(format!(
+                "the value {value:?} of `{name}` cannot be a macro: it must be one line, and for a CUDA \
+                 kernel without `$` and backquotes"
+            ));
+        }
+    }
+    Ok(())
 }
 
 /// Returns the distinct units of a kernel on several workloads, in their order.
@@ -110,7 +165,7 @@ pub fn kernel_program(
 ) -> Result<Program, DeviceError> {
     let (kernel, params) = chosen(kernel, params, workload)?;
     let lookup = lookup_all(workload, params, device);
-    let bad = |reason: String| DeviceError::Unlaunchable { kernel: kernel.name.clone(), reason };
+    let bad = |reason: String| unlaunchable(kernel, workload, reason);
     let integer = |what: &str, expr: &Expr| {
         expr.eval_int(&lookup).map_err(|source| {
             let (name, text) = (&workload.name, expr.text());
@@ -129,6 +184,12 @@ pub fn kernel_program(
                 launch.entry, workload.name
             )));
         }
+        if lab.target == TargetKind::Cpu && blocks > MOST_BLOCKS {
+            return Err(bad(format!(
+                "launch `{}` on `{}` has {blocks} blocks; {MOST_BLOCKS} are the most",
+                launch.entry, workload.name
+            )));
+        }
         let entry = entries.iter().position(|entry| *entry == launch.entry);
         launches.push(LaunchPlan {
             entry: entry.expect("entries lists every launch"),
@@ -144,6 +205,15 @@ pub fn kernel_program(
         })?;
         scratch.push(bytes);
     }
+    let wanted = scratch.iter().copied().fold(0, u64::saturating_add);
+    let memory_bytes = device.cuda.as_ref().map_or(u64::MAX, |cuda| cuda.memory_bytes);
+    let most = MOST_SCRATCH_BYTES.min(memory_bytes);
+    if wanted > most {
+        let workload = &workload.name;
+        return Err(bad(format!(
+            "its scratch on `{workload}` has {wanted} bytes; {most} are the most"
+        )));
+    }
     let tensors = tensor_plans(lab, workload)?;
     Ok(Program {
         artifact,
@@ -151,10 +221,15 @@ pub fn kernel_program(
         scalars: scalar_values(lab, workload)?,
         scratch,
         launches,
-        grid: grid_program(lab, kernel, &tensors, &integer)?,
+        grid: grid_program(lab, kernel, workload, &tensors, &integer)?,
         gemm: None,
         tensors,
     })
+}
+
+fn unlaunchable(kernel: &Kernel, workload: &Workload, reason: String) -> DeviceError {
+    let workload = workload.name.clone();
+    DeviceError::Unlaunchable { kernel: kernel.name.clone(), workload, reason }
 }
 
 /// Returns the architecture to compile a kernel for: the device's, if the kernel runs on it.
@@ -182,13 +257,14 @@ pub fn architecture(kernel: &Kernel, device: &DeviceInfo) -> Result<String, Devi
 fn grid_program(
     lab: &Lab,
     kernel: &Kernel,
+    workload: &Workload,
     tensors: &[TensorPlan],
     integer: &dyn Fn(&str, &Expr) -> Result<i64, DeviceError>,
 ) -> Result<Option<GridProgram>, DeviceError> {
     if lab.target != TargetKind::Cuda {
         return Ok(None);
     }
-    let bad = |reason: String| DeviceError::Unlaunchable { kernel: kernel.name.clone(), reason };
+    let bad = |reason: String| unlaunchable(kernel, workload, reason);
     let within = |what: &str, expr: &Expr, least: i64, most: i64| -> Result<u32, DeviceError> {
         let value = integer(what, expr)?;
         if !(least..=most).contains(&value) {

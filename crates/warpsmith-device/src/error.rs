@@ -35,11 +35,22 @@ pub enum DeviceError {
         /// What is wrong.
         reason: String,
     },
-    /// With these parameters the kernel cannot be launched on a shape: no blocks, too many threads.
+    /// With these parameters nothing may be compiled: a flag, a compiler or a macro that is not allowed.
+    #[error("kernel `{kernel}`: {reason}")]
+    Uncompilable {
+        /// The kernel.
+        kernel: String,
+        /// What is wrong, and what is allowed.
+        reason: String,
+    },
+    /// With these parameters the kernel cannot be launched on a shape (no blocks, too many threads), or does
+    /// not say whether it serves it.
     #[error("kernel `{kernel}`: {reason}")]
     Unlaunchable {
         /// The kernel.
         kernel: String,
+        /// The shape.
+        workload: String,
         /// What is wrong, and where.
         reason: String,
     },

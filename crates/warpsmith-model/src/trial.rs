@@ -283,6 +283,23 @@ fn forbidden_words(syscall: &str) -> &'static str {
     }
 }
 
+/// How a process ends that neither we nor its own doing ended. The record keeps the words.
+const KILLED_FROM_OUTSIDE: &str =
+    "SIGKILL from outside: by the system, where memory ran out, or by a person";
+
+impl CrashCause {
+    /// The cause where somebody else killed the process: no limit of ours sends that signal, and nobody may
+    /// send it to itself.
+    pub fn from_outside() -> Self {
+        Self::Signal { name: KILLED_FROM_OUTSIDE.to_string() }
+    }
+
+    /// Says whether somebody else killed the process.
+    pub fn is_from_outside(&self) -> bool {
+        matches!(self, Self::Signal { name } if name == KILLED_FROM_OUTSIDE)
+    }
+}
+
 impl fmt::Display for CrashCause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -24,8 +24,9 @@ use warpsmith_device::target::Unit;
 use warpsmith_device::{bind, compile_unit, evaluate};
 use warpsmith_model::lab::{Grid, Kernel, TargetKind, TensorMap, lookup_all};
 use warpsmith_model::{
-    Answer, Ask, Blob, BlobId, Build, CompareRequest, ContenderRequest, DeviceInfo, Environment,
-    EnvironmentId, Expr, Finding, Hasher, Lab, Outcome, Request, Trial, TrialId, compiler_notes,
+    Answer, Ask, Blob, BlobId, Build, CompareRequest, ContenderRequest, CrashCause, DeviceInfo,
+    Environment, EnvironmentId, Expr, Finding, Hasher, Lab, Outcome, Request, Trial, TrialId,
+    compiler_notes,
 };
 
 use crate::ahead::{Ahead, Failure};
@@ -34,7 +35,7 @@ use crate::interrupt::Interrupt;
 use crate::output::say;
 use crate::project::Project;
 use crate::worker::{COMPARED_COMPILE_DEADLINE, parse};
-use crate::worker_client::Worker;
+use crate::worker_client::{Worker, WorkerKilled};
 
 /// Requests on their way to the worker.
 #[derive(Debug)]
@@ -197,9 +198,11 @@ impl Pool {
         };
         let finding = match known {
             Some(finding) => finding,
-            None => match self.worker.ask(&Ask::Evaluate(Box::new(queued.request.clone())))? {
-                Answer::Finding(finding) => *finding,
-                other => anyhow::bail!("the worker answered an evaluation with {other:?}"),
+            None => match self.worker.ask(&Ask::Evaluate(Box::new(queued.request.clone()))) {
+                Ok(Answer::Finding(finding)) => *finding,
+                Ok(other) => anyhow::bail!("the worker answered an evaluation with {other:?}"),
+                Err(error) if error.is::<WorkerKilled>() => self.killed(&queued, &error),
+                Err(error) => return Err(error),
             },
         };
         self.spent.measuring += started.elapsed();
@@ -224,7 +227,11 @@ impl Pool {
     /// Remembers a trial, so that an identical binary is not measured again.
     pub fn remember(&mut self, lab: &Lab, kernel: &Kernel, trial: &Trial) {
         // What failed for a reason outside of the binary must be tried again.
-        let telling = !matches!(trial.outcome, Outcome::CompileFailed { .. });
+        let telling = match &trial.outcome {
+            Outcome::CompileFailed { .. } => false,
+            Outcome::Crashed { cause, .. } => !cause.is_from_outside(),
+            _ => true,
+        };
         let binaries: Vec<BlobId> = trial.builds.iter().map(|build| build.binary).collect();
         let original = trial.same_binary_as.is_none() && !binaries.is_empty();
         if telling
@@ -279,6 +286,16 @@ impl Pool {
         let (outcome, log) = evaluate::compiler_timed_out(limit_s);
         let trial = Trial { outcome, wall_s: limit_s, ..self.unanswered(&queued.request) };
         Finding { trial, blobs: vec![log] }
+    }
+
+    /// Answers a request over which two workers were killed: what is tried twice is an outcome, and the next
+    /// request may fare better.
+    fn killed(&self, queued: &Queued, error: &anyhow::Error) -> Finding {
+        let workload = queued.request.job.workloads.first().cloned().unwrap_or_default();
+        let outcome = Outcome::Crashed { workload, cause: CrashCause::from_outside() };
+        let notes = vec![format!("{error:#}")];
+        let trial = Trial { outcome, notes, ..self.unanswered(&queued.request) };
+        Finding { trial, blobs: Vec::new() }
     }
 
     /// A trial with everything that is known before anything was done.

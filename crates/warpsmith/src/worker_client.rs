@@ -1,10 +1,10 @@
 //! The campaign's side of a worker: start it, ask it, replace it when it dies.
 
 use std::io::{BufRead, BufReader, Write};
-use std::os::unix::process::CommandExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError, channel};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
@@ -42,6 +42,14 @@ const GLANCE: Duration = Duration::from_millis(100);
 
 /// How often the same question may cost a worker its life.
 const MAX_LOSSES: u32 = 2;
+
+/// Somebody killed the worker while it answered, and the next one too.
+#[derive(Debug, thiserror::Error)]
+#[error("the worker was killed {losses} times while it answered the same question ({how})")]
+pub struct WorkerKilled {
+    losses: u32,
+    how: String,
+}
 
 /// The lab is at fault: the user must act, and no retry helps.
 #[derive(Debug, thiserror::Error)]
@@ -101,13 +109,18 @@ impl Worker {
                         return Err(Interrupted.into());
                     }
                     losses += 1;
+                    if losses >= MAX_LOSSES && how.is_from_outside {
+                        let how = how.status;
+                        return Err(loss.context(WorkerKilled { losses, how }));
+                    }
                     if losses >= MAX_LOSSES {
                         return Err(loss.context(format!(
-                            "the worker died {losses} times of the same question ({how}); this is \
-                             a defect of the harness, not of the candidate"
+                            "the worker died {losses} times of the same question ({}); this is \
+                             a defect of the harness, not of the candidate",
+                            how.status
                         )));
                     }
-                    say(format!("  the worker was lost ({how}); starting another"));
+                    say(format!("  the worker was lost ({}); starting another", how.status));
                 }
             }
         }
@@ -147,13 +160,40 @@ impl Worker {
         }
     }
 
-    fn bury(&mut self) -> String {
-        let Some(mut process) = self.process.take() else { return "not running".to_string() };
-        // It may be dead already; then there is nothing to kill, and the status says how it died.
+    fn bury(&mut self) -> Burial {
+        let Some(mut process) = self.process.take() else {
+            return Burial { status: "not running".to_string(), is_from_outside: false };
+        };
+        // Whoever closed its answers is about to be dead, and says by itself how it died.
+        const MOMENT: Duration = Duration::from_millis(500);
+        let began = Instant::now();
+        let mut by_itself = process.child.try_wait();
+        let hung_up = matches!(process.answers.try_recv(), Err(TryRecvError::Disconnected));
+        while hung_up && matches!(by_itself, Ok(None)) && began.elapsed() < MOMENT {
+            std::thread::sleep(Duration::from_millis(5));
+            by_itself = process.child.try_wait();
+        }
+        if let Ok(Some(status)) = by_itself {
+            let is_from_outside = status.signal() == Some(SIGKILL);
+            return Burial { status: status.to_string(), is_from_outside };
+        }
+        // It may have died just now.
         let _may_be_dead = process.child.kill();
-        process.child.wait().map_or_else(|error| error.to_string(), |status| status.to_string())
+        let status = process.child.wait();
+        let status = status.map_or_else(|error| error.to_string(), |status| status.to_string());
+        Burial { status, is_from_outside: false }
     }
 }
+
+/// How a worker ended.
+struct Burial {
+    status: String,
+    /// Whether somebody else killed it.
+    is_from_outside: bool,
+}
+
+/// The signal that nobody can refuse.
+const SIGKILL: i32 = 9;
 
 impl Drop for Worker {
     fn drop(&mut self) {

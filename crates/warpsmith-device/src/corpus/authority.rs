@@ -310,8 +310,25 @@ impl Authorities {
         ran
     }
 
-    /// Runs an authority on staged cases, each as often as asked; every time must give the same.
+    /// Runs an authority on staged cases, each as often as asked; every time must give the same. One that
+    /// somebody else kills is run once more.
     pub(super) fn run(
+        &self,
+        target: &mut dyn Target,
+        lab: &Lab,
+        shape: &Workload,
+        run: Run<'_>,
+        ids: &[CaseId],
+    ) -> Result<Ran, DeviceError> {
+        match self.run_once(target, lab, shape, run, ids) {
+            Err(DeviceError::Target { source: Fault::Crashed(_), .. }) => {
+                self.run_once(target, lab, shape, run, ids)
+            }
+            ran => ran,
+        }
+    }
+
+    fn run_once(
         &self,
         target: &mut dyn Target,
         lab: &Lab,
@@ -383,6 +400,10 @@ fn refused_fault(lab: &Lab, doing: &str, fault: Fault) -> DeviceError {
     match fault {
         Fault::Compile { message, log } => {
             DeviceError::refused(&lab.name, format!("{doing} failed: {message}\n{log}"))
+        }
+        // No fault of the lab's.
+        Fault::Crashed(cause) if cause.is_from_outside() => {
+            DeviceError::Target { doing: doing.to_string(), source: Fault::Crashed(cause) }
         }
         Fault::Crashed(_) | Fault::TimedOut { .. } => {
             DeviceError::refused(&lab.name, format!("{doing}: {fault}"))

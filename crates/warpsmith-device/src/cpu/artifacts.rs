@@ -16,6 +16,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use warpsmith_model::BlobId;
 
+use crate::sys::files::read_regular;
 use crate::target::Artifact;
 
 /// How old a forgotten working folder must be to be removed: far longer than any compiler runs.
@@ -50,21 +51,42 @@ pub(crate) fn look_up(cache_dir: &Path, key: &BlobId) -> Option<Artifact> {
     })
 }
 
-/// Stores a new binary under a key.
+/// The size of the largest file that a compiler may leave.
+const MOST_BYTES: u64 = 256 << 20;
+
+/// Reads the binary that a compiler left, if it is one: a compiler says that it succeeded, and may have been
+/// led to write nothing, or something else than a file. The message says what is there instead.
+pub(crate) fn take(built: &Path) -> Result<Vec<u8>, String> {
+    let name = built.file_name().unwrap_or_default().display();
+    match read_regular(built, MOST_BYTES) {
+        Ok(bytes) if bytes.is_empty() => {
+            Err(format!("the compiler says that it succeeded, and `{name}` is an empty file"))
+        }
+        Ok(bytes) => Ok(bytes),
+        Err(error) => Err(format!(
+            "the compiler says that it succeeded, and left no kernel: `{name}`: {error}"
+        )),
+    }
+}
+
+/// Stores a new binary under a key. What is stored is written here, where no compiler could leave a link or
+/// still writes.
 pub(crate) fn store(
     cache_dir: &Path,
     key: &BlobId,
-    built: &Path,
+    bytes: &[u8],
     command: Vec<String>,
     log: String,
     compile_s: f64,
 ) -> io::Result<Artifact> {
-    let binary = BlobId::of(&fs::read(built)?);
+    let binary = BlobId::of(bytes);
     let path = binary_path(cache_dir, &binary);
-    fs::rename(built, &path)?;
+    let folder = WorkFolder::create(&build_dir(cache_dir))?;
+    let complete = folder.path().join("binary");
+    fs::write(&complete, bytes)?;
+    fs::rename(&complete, &path)?;
     let entry = Entry { format: FORMAT, binary, command, log, compile_s };
-    // Beside the binary, in the working folder of this very build, so nobody else writes it.
-    let description = built.with_extension("json");
+    let description = folder.path().join("description");
     fs::write(&description, serde_json::to_vec(&entry)?)?;
     fs::rename(&description, cache_dir.join(format!("{key}.json")))?;
     let Entry { command, log, compile_s, .. } = entry;

@@ -9,13 +9,13 @@
 //! the compiler's words is guesswork, and nobody asks twice for a candidate that failed.
 
 use std::fmt::Write as _;
-use std::fs;
-use std::io;
-use std::path::{Component, Path, PathBuf};
+use std::fs::{self, File};
+use std::io::{self, Write as _};
+use std::path::{Component, Path};
 use std::time::Instant;
 
 use warpsmith_model::lab::{Role, ScalarType};
-use warpsmith_model::{BlobId, DType, Hasher};
+use warpsmith_model::{BlobId, CrashCause, DType, Hasher};
 
 use super::prelude::{Place, Prelude};
 use super::{artifacts, info, toolchain};
@@ -91,7 +91,7 @@ pub fn compile_unit(cache_dir: &Path, unit: &Unit) -> Result<Artifact, Fault> {
             // Beside the build, which a search waits for: precompiling takes longer.
             scope.spawn(|| {
                 let is_the_same = move |prelude: &Prelude| {
-                    let again = build(Some(prelude)).and_then(|built| built.hash().map_err(broken));
+                    let again = build(Some(prelude)).map(|built| BlobId::of(&built.bytes));
                     // Nothing is received where the unit does not compile by itself.
                     again.ok().zip(plain.recv().ok()).is_some_and(|(again, plain)| again == plain)
                 };
@@ -99,17 +99,17 @@ pub fn compile_unit(cache_dir: &Path, unit: &Unit) -> Result<Artifact, Fault> {
                 let _ = place.make(unit, &tool, &BASE_FLAGS, is_the_same);
             });
             let built = plainly();
-            match built.as_ref().ok().and_then(|built| built.hash().ok()) {
+            match &built {
                 // Nobody listens where precompiling has failed.
-                Some(hash) => drop(sender.send(hash)),
-                None => place.leave_to_next(),
+                Ok(built) => drop(sender.send(BlobId::of(&built.bytes))),
+                Err(_) => place.leave_to_next(),
             }
             built
         }),
     }?;
     let command = std::iter::once(unit.compiler.clone()).chain(arguments).collect();
     let artifact =
-        artifacts::store(cache_dir, &key, &built.binary(), command, built.log, built.compile_s)
+        artifacts::store(cache_dir, &key, &built.bytes, command, built.log, built.compile_s)
             .map_err(broken)?;
     drop(lock);
     Ok(artifact)
@@ -127,19 +127,9 @@ pub fn expect_many(cache_dir: &Path, unit: &Unit) -> Result<(), Fault> {
 
 /// What a compiler made of a unit.
 struct Built {
-    folder: artifacts::WorkFolder,
+    bytes: Vec<u8>,
     log: String,
     compile_s: f64,
-}
-
-impl Built {
-    fn binary(&self) -> PathBuf {
-        self.folder.path().join(BINARY_FILE)
-    }
-
-    fn hash(&self) -> io::Result<BlobId> {
-        Ok(BlobId::of(&fs::read(self.binary())?))
-    }
 }
 
 /// Runs the compiler in a folder of its own.
@@ -161,7 +151,12 @@ fn build(
         .map_err(|source| Fault::Broken { what: in_words("running", &tool.path), source })?;
     let compile_s = started.elapsed().as_secs_f64();
     match output.end {
-        toolchain::End::Exited(0) => Ok(Built { folder, log: output.log, compile_s }),
+        toolchain::End::Exited(0) => match artifacts::take(&folder.path().join(BINARY_FILE)) {
+            Ok(bytes) => Ok(Built { bytes, log: output.log, compile_s }),
+            Err(message) => Err(Fault::Compile { message, log: output.log }),
+        },
+        // Twice, and by nobody here.
+        toolchain::End::Killed(libc::SIGKILL) => Err(Fault::Crashed(CrashCause::from_outside())),
         // Whatever it said before, this is why it did not finish.
         end @ toolchain::End::TimedOut(_) => {
             Err(Fault::Compile { message: end.in_words(), log: output.log })
@@ -181,7 +176,9 @@ fn build(
 /// quotes the candidate, which may complain of a full disk to end a campaign.
 fn is_full(folder: &Path) -> bool {
     const ROOM_BYTES: usize = 16 << 20;
-    let written = fs::write(folder.join("room"), vec![1; ROOM_BYTES]);
+    // Not where the compiler may have left something under this name, a link for one.
+    let written = File::create_new(folder.join("room"))
+        .and_then(|mut file| file.write_all(&vec![1; ROOM_BYTES]));
     written.is_err_and(|error| error.kind() == io::ErrorKind::StorageFull)
 }
 

@@ -50,6 +50,7 @@ pub(crate) fn explain_state(state: ChildState) -> CrashCause {
         ChildState::Killed(libc::SIGSYS) => {
             CrashCause::Forbidden { syscall: "of unknown number".to_string() }
         }
+        ChildState::Killed(libc::SIGKILL) => CrashCause::from_outside(),
         ChildState::Killed(signal) => CrashCause::Signal { name: signal_name(signal) },
         ChildState::Running | ChildState::Stopped => {
             CrashCause::Signal { name: "an unknown signal".to_string() }

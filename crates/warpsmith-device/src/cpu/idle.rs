@@ -17,6 +17,8 @@ pub(crate) struct Idle {
     runner: CpuSession,
     newest: Vec<Span>,
     next: usize,
+    /// Whether its runner has ended, as when somebody killed it.
+    is_lost: bool,
 }
 
 /// One for all sessions of a target: only one of them runs at a time.
@@ -28,7 +30,7 @@ const REMEMBERED: usize = 32;
 impl Idle {
     /// Measures for the first time.
     pub(crate) fn start(runner: CpuSession) -> Result<Self, Fault> {
-        let mut idle = Self { runner, newest: Vec::new(), next: 0 };
+        let mut idle = Self { runner, newest: Vec::new(), next: 0, is_lost: false };
         for _ in 0..REMEMBERED {
             idle.measure()?;
         }
@@ -37,7 +39,9 @@ impl Idle {
 
     /// Takes one more reading of nothing.
     pub(crate) fn measure(&mut self) -> Result<(), Fault> {
-        let span = self.runner.command(Part::All, &[], &[])?;
+        let measured = self.runner.command(Part::All, &[], &[]);
+        self.is_lost |= measured.is_err();
+        let span = measured?;
         if self.newest.len() < REMEMBERED {
             self.newest.push(span);
         } else {
@@ -45,6 +49,11 @@ impl Idle {
             self.next = (self.next + 1) % REMEMBERED;
         }
         Ok(())
+    }
+
+    /// Says whether nothing more can be measured; the next session then starts another.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.is_lost
     }
 
     /// Returns what the harness costs at the moment at least. Whatever disturbs the machine makes commands

@@ -16,7 +16,9 @@
 //! the memory that the candidate may see.
 
 pub(crate) mod artifacts;
+mod capacity;
 mod compile;
+pub(crate) mod compiler_rights;
 mod control;
 mod crash;
 mod elf;
@@ -43,6 +45,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use warpsmith_model::lab::Role;
@@ -62,7 +65,7 @@ use crate::sys::process::allowed_cpus;
 use crate::target::{
     Artifact, CaseId, Contents, Fault, Program, Session, Target, TensorPlan, Unit,
 };
-use control::ControlPage;
+use control::{ControlPage, stage};
 use elf::Deferred;
 use idle::{Idle, SharedIdle};
 use inputs::{InputShelf, Inputs};
@@ -191,8 +194,9 @@ impl Cpu {
 
     /// Returns what measures the harness's own cost, started when it is first asked for.
     fn idle(&mut self) -> Result<SharedIdle, Fault> {
-        if let Some(idle) = &self.idle {
-            return Ok(Rc::clone(idle));
+        if let Some(idle) = self.idle.take_if(|idle| !idle.borrow().is_lost()) {
+            self.idle = Some(Rc::clone(&idle));
+            return Ok(idle);
         }
         let measuring = broken("measuring what the harness itself costs");
         let mut runner = self.take_runner()?;
@@ -200,8 +204,9 @@ impl Cpu {
         let plan = session_plan(None, &arena, 0, &self.cpus);
         let (control_file, page) = ControlPage::create(CONTROL_WORDS).map_err(&measuring)?;
         let outputs = Outputs::create(arena, &[], 0, &mut Shelf::default()).map_err(&measuring)?;
-        let hello =
-            runner.instruct(&plan, &[control_file.as_fd()], START_DEADLINE).map_err(&measuring)?;
+        let hello = runner
+            .instruct(&plan, &[control_file.as_fd()], START_DEADLINE)
+            .map_err(|error| start_fault(&mut runner, &page, error))?;
         let session = CpuSession::begin(Parts {
             runner,
             page,
@@ -290,6 +295,23 @@ impl Target for Cpu {
         cases: &[CaseId],
         deadline: Duration,
     ) -> Result<Box<dyn Session>, Fault> {
+        match self.open_once(program, cases, deadline) {
+            // Somebody else's doing, before the candidate did anything.
+            Err(Fault::Crashed(cause)) if cause.is_from_outside() => {
+                self.open_once(program, cases, deadline)
+            }
+            opened => opened,
+        }
+    }
+}
+
+impl Cpu {
+    fn open_once(
+        &mut self,
+        program: &Program,
+        cases: &[CaseId],
+        deadline: Duration,
+    ) -> Result<Box<dyn Session>, Fault> {
         check_program(program)?;
         let idle = self.idle()?;
         let mut runner = self.take_runner()?;
@@ -316,10 +338,9 @@ impl Target for Cpu {
             outputs.descriptor(),
             inputs.descriptor(),
         ];
-        let hello = runner.instruct(&plan, &files, START_DEADLINE).map_err(|error| {
-            let what = format!("starting a runner: {}", runner.describe_end());
-            Fault::Broken { what, source: error }
-        })?;
+        let hello = runner
+            .instruct(&plan, &files, START_DEADLINE)
+            .map_err(|error| start_fault(&mut runner, &page, error))?;
         // A protection that is silently gone would make the environment's record a lie.
         let isolation = isolation_of(&hello, self.no_sealing.as_deref());
         if isolation != self.isolation {
@@ -353,7 +374,28 @@ fn check_program(program: &Program) -> Result<(), Fault> {
     if program.launches.iter().any(|launch| launch.blocks < 0 || launch.blocks > i64::MAX / 4) {
         return Err(misuse("a launch has an impossible number of blocks"));
     }
+    if let Some(message) = capacity::lacking(&program.scratch) {
+        return Err(Fault::Crashed(CrashCause::NotLoadable { message }));
+    }
     Ok(())
+}
+
+/// Says why a runner did not come to life, before it loaded anything: whoever killed it, the memory that its
+/// session asks for, or we.
+fn start_fault(runner: &mut StartedRunner, page: &ControlPage, error: io::Error) -> Fault {
+    if let Some(cause) = runner.killed() {
+        return Fault::Crashed(cause);
+    }
+    let control = page.control();
+    if control.stage.load(Ordering::Acquire) != stage::BROKEN {
+        let what = format!("starting a runner: {}", runner.describe_end());
+        return Fault::Broken { what, source: error };
+    }
+    let message = control.message();
+    if message.ends_with(&io::Error::from_raw_os_error(libc::ENOMEM).to_string()) {
+        return Fault::Crashed(CrashCause::NotLoadable { message });
+    }
+    Fault::Broken { what: "starting a runner".to_string(), source: io::Error::other(message) }
 }
 
 /// Puts a session into words that its runner understands.

@@ -19,6 +19,7 @@ use warpsmith_model::{BlobId, Hasher};
 
 use super::opening::{opening, without_comments};
 use super::{artifacts, info, toolchain};
+use crate::sys::files::read_regular;
 use crate::target::Unit;
 
 /// The folder of preludes in a cache.
@@ -33,6 +34,9 @@ const CLANG_FILE: &str = "prelude.h.pch";
 /// another name, so that nobody else finds it.
 const FILES_FILE: &str = "prelude.d";
 const UNTRIED_FILE: &str = "untried.d";
+
+/// The longest list: a thousand times what one takes.
+const LIST_BYTES: u64 = 16 << 20;
 
 /// Units with the same opening after which a prelude is made: to make one takes about as long as two
 /// compilations.
@@ -204,7 +208,8 @@ impl Prelude {
     /// Finds a prelude on the disk; none where there is none, or a header has changed since.
     fn load(folder: &Path, list: &str) -> Option<Self> {
         let made = fs::metadata(folder.join(PRECOMPILED_FILE)).ok()?;
-        let listed = fs::read_to_string(folder.join(list)).ok()?;
+        let listed = read_regular(&folder.join(list), LIST_BYTES).ok()?;
+        let listed = String::from_utf8(listed).ok()?;
         let (_, listed) = listed.split_once(':')?;
         let files: Vec<PathBuf> = listed
             .split_whitespace()
@@ -213,7 +218,7 @@ impl Prelude {
             .collect();
         let mut words = HashSet::new();
         for file in files.iter().chain([&folder.join(HEADER_FILE)]) {
-            let state = fs::metadata(file).ok()?;
+            let state = fs::metadata(file).ok().filter(fs::Metadata::is_file)?;
             // Not when it was written: packages bring files that are older than their installation.
             if (state.ctime(), state.ctime_nsec()) > (made.ctime(), made.ctime_nsec()) {
                 return None;

@@ -91,6 +91,13 @@ impl StartedRunner {
         socket::receive_message(&mut self.socket)
     }
 
+    /// Returns why the runner ended, where somebody killed it; waits a moment for its end.
+    pub(crate) fn killed(&mut self) -> Option<CrashCause> {
+        const MOMENT: Duration = Duration::from_millis(200);
+        let state = self.child.wait_for_stop(MOMENT).ok()?;
+        Some(crash::explain_state(state)).filter(CrashCause::is_from_outside)
+    }
+
     /// Returns in words how the runner ended, for when it said nothing.
     pub(crate) fn describe_end(&mut self) -> String {
         match self.child.poll() {

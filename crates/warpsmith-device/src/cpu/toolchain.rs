@@ -12,11 +12,12 @@ use std::sync::{LazyLock, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use landlock::{
-    ABI, Access, AccessFs, AccessNet, CompatLevel, Compatible, Ruleset, RulesetAttr,
+    ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, Ruleset, RulesetAttr,
     RulesetCreatedAttr, path_beneath_rules,
 };
 use warpsmith_model::Compiler;
 
+use super::compiler_rights::{self, Filters};
 use super::crash;
 use crate::sys::memory::MemoryFile;
 use crate::sys::process::{ChildState, OwnedChild};
@@ -167,7 +168,8 @@ impl End {
 }
 
 /// Runs a compiler in a folder, where alone it may write, and kills it and all of its children at
-/// the deadline. It may read the system's folders, and one more if that is given.
+/// the deadline. It may read the system's folders, and one more if that is given. A compiler that somebody
+/// else kills is run once more.
 pub(crate) fn run(
     program: &Path,
     arguments: &[String],
@@ -175,16 +177,38 @@ pub(crate) fn run(
     readable: Option<&Path>,
     deadline: Duration,
 ) -> io::Result<Output> {
-    let path = folder.join("log.txt");
-    let log = File::options().read(true).write(true).create(true).truncate(true).open(path)?;
-    confined(program, arguments, Some(folder), readable, deadline, log)
+    let once = |name: &str| {
+        let log =
+            File::options().read(true).write(true).create_new(true).open(folder.join(name))?;
+        confined(program, arguments, Some(folder), readable, deadline, log)
+    };
+    let output = once("log.txt")?;
+    if output.end == End::Killed(libc::SIGKILL) { once("second-log.txt") } else { Ok(output) }
 }
 
 /// Asks a compiler for its version. It may write nowhere, so nothing is left behind by somebody who
 /// is killed meanwhile.
 pub(crate) fn ask_version(program: &Path) -> io::Result<Output> {
-    let log = MemoryFile::create(c"compiler-version", 0)?.into_file();
-    confined(program, &["--version".to_string()], None, None, VERSION_DEADLINE, log)
+    let once = || {
+        let log = MemoryFile::create(c"compiler-version", 0)?.into_file();
+        confined(program, &["--version".to_string()], None, None, VERSION_DEADLINE, log)
+    };
+    let output = once()?;
+    if output.end == End::Killed(libc::SIGKILL) { once() } else { Ok(output) }
+}
+
+/// Says whether a compiler reports that one of the programs that it runs was killed outright. A source that
+/// is quoted stands behind its own name and the line.
+fn reports_a_kill(log: &str) -> bool {
+    log.lines().any(|line| {
+        let Some((who, what)) = line.split_once(": ") else { return false };
+        let is_compiler = !who.is_empty() && !who.contains([':', ' ']);
+        is_compiler
+            && (what.starts_with("fatal error: Killed signal terminated program ")
+                || what.starts_with("error: unable to execute command: Killed")
+                || what.starts_with("fatal error: ")
+                    && what.ends_with("terminated with signal 9 [Killed]"))
+    })
 }
 
 fn confined(
@@ -196,6 +220,7 @@ fn confined(
     log: File,
 ) -> io::Result<Output> {
     let rules = file_rules(program, folder, readable).map_err(io::Error::other)?;
+    let filters = compiler_rights::filters()?;
     let mut command = Command::new(program);
     command
         .args(arguments)
@@ -216,7 +241,7 @@ fn confined(
         command.pre_exec(move || {
             process::die_with_parent()?;
             process::limit(libc::RLIMIT_CORE, 0)?;
-            process::limit(libc::RLIMIT_CPU, cpu_limit_s)?;
+            process::limit_cpu_time(cpu_limit_s)?;
             process::limit(libc::RLIMIT_AS, MEMORY_BYTES)?;
             process::limit(libc::RLIMIT_FSIZE, FILE_BYTES)?;
             process::forgo_new_privileges()?;
@@ -224,7 +249,7 @@ fn confined(
                 let result = libc::syscall(libc::SYS_landlock_restrict_self, rules.as_raw_fd(), 0);
                 check(result as libc::c_int)?;
             }
-            Ok(())
+            filters.map_or(Ok(()), Filters::install)
         });
     }
     let started = Instant::now();
@@ -236,12 +261,17 @@ fn confined(
             ChildState::Killed(signal) => break End::Killed(signal),
         }
         if started.elapsed() >= deadline {
+            // Those that a system without filters let leave the group.
+            process::kill_descendants(child.pid());
             child.kill()?;
             break End::TimedOut(deadline);
         }
         std::thread::sleep(Duration::from_millis(1));
     };
-    Ok(Output { end, log: read_log(log)? })
+    let log = read_log(log)?;
+    // Compilers go on to say so when an assembler or a linker of theirs is killed.
+    let is_killed = matches!(end, End::Exited(status) if status != 0) && reports_a_kill(&log);
+    Ok(Output { end: if is_killed { End::Killed(libc::SIGKILL) } else { end }, log })
 }
 
 /// Prepares the rules that confine a compiler; none where the kernel cannot enforce any.
@@ -270,9 +300,23 @@ fn file_rules(
         .handle_access(AccessNet::from_all(KNOWN))?
         .create()?
         .add_rules(path_beneath_rules(readable, AccessFs::from_read(KNOWN)))?
-        .add_rules(path_beneath_rules(folder, AccessFs::from_all(KNOWN)))?
+        .add_rules(path_beneath_rules(folder, in_its_folder()))?
         .add_rules(path_beneath_rules(["/dev/null"], AccessFs::from_all(KNOWN)))?;
     Ok(rules.into())
+}
+
+/// What a compiler may do in its folder: make and remove files and folders. Not links, pipes and devices, and
+/// nothing that it wrote is a program.
+fn in_its_folder() -> BitFlags<AccessFs> {
+    AccessFs::ReadFile
+        | AccessFs::ReadDir
+        | AccessFs::WriteFile
+        | AccessFs::Truncate
+        | AccessFs::MakeReg
+        | AccessFs::MakeDir
+        | AccessFs::RemoveFile
+        | AccessFs::RemoveDir
+        | AccessFs::Refer
 }
 
 /// Reads what was printed, up to a limit, and says when something is missing.

@@ -1,11 +1,12 @@
 //! Turns a CUDA [`Unit`] into an [`Artifact`]: machine code for one architecture.
 
 use std::io::{Read, Write};
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use warpsmith_model::{BlobId, Hasher};
+use warpsmith_model::{BlobId, CrashCause, Hasher};
 
 use super::nvrtc::{COMPILE_ARGUMENT, CompileJob, CompileReport};
 use super::toolkit::{self, Toolkit};
@@ -67,7 +68,13 @@ pub fn compile_unit(
         cpu_limit_s: unit.deadline.as_secs() + 2,
     };
     let started = Instant::now();
-    let report = run(executable, &job, unit.deadline)?;
+    let report = match run(executable, &job, unit.deadline) {
+        // Somebody else's doing, so it is tried once more.
+        Err(Fault::Crashed(cause)) if cause.is_from_outside() => {
+            run(executable, &job, unit.deadline)?
+        }
+        report => report?,
+    };
     let compile_s = started.elapsed().as_secs_f64();
     if !report.succeeded {
         let message = first_error(&report.log);
@@ -75,7 +82,11 @@ pub fn compile_unit(
     }
     check_entries(unit, &report.log)?;
     let command = std::iter::once(COMPILER.to_string()).chain(options).collect();
-    artifacts::store(cache_dir, &key, &job.output, command, report.log, compile_s).map_err(broken)
+    let bytes = match artifacts::take(&job.output) {
+        Ok(bytes) => bytes,
+        Err(message) => return Err(Fault::Compile { message, log: report.log }),
+    };
+    artifacts::store(cache_dir, &key, &bytes, command, report.log, compile_s).map_err(broken)
 }
 
 /// Makes sure that the compiler's report has every kernel that is to be launched.
@@ -159,6 +170,9 @@ fn run(
         }
         std::thread::sleep(Duration::from_millis(2));
     };
+    if status.signal() == Some(libc::SIGKILL) {
+        return Err(Fault::Crashed(CrashCause::from_outside()));
+    }
     let answer = reader.join().unwrap_or_default();
     serde_json::from_slice(&answer).map_err(|_| Fault::Compile {
         message: format!(

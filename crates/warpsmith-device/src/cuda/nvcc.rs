@@ -5,10 +5,10 @@
 //! in a folder where alone they may write, reading the toolkit and the system's programs and nothing of
 //! the user's, with limits on memory, processor time and files, and ended together at the deadline.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Instant;
 
-use warpsmith_model::{BlobId, Hasher};
+use warpsmith_model::{BlobId, CrashCause, Hasher};
 
 use super::{identity, toolkit};
 use crate::cpu::{artifacts, toolchain, write_below};
@@ -89,14 +89,20 @@ pub(super) fn compile_unit(cache_dir: &Path, unit: &Unit) -> Result<Artifact, Fa
             let message = super::compile::first_error(&output.log);
             return Err(Fault::Compile { message, log: output.log });
         }
+        toolchain::End::Killed(libc::SIGKILL) => {
+            return Err(Fault::Crashed(CrashCause::from_outside()));
+        }
         end @ toolchain::End::Killed(_) => {
             return Err(Fault::Compile { message: end.in_words(), log: output.log });
         }
     }
     super::compile::check_entries(unit, &output.log)?;
-    let built: PathBuf = folder.path().join(BINARY_FILE);
+    let bytes = match artifacts::take(&folder.path().join(BINARY_FILE)) {
+        Ok(bytes) => bytes,
+        Err(message) => return Err(Fault::Compile { message, log: output.log }),
+    };
     let command = std::iter::once(NVCC.to_string()).chain(options).collect();
-    artifacts::store(cache_dir, &key, &built, command, output.log, compile_s).map_err(broken)
+    artifacts::store(cache_dir, &key, &bytes, command, output.log, compile_s).map_err(broken)
 }
 
 fn host_compiler() -> Result<toolchain::Tool, Fault> {

@@ -14,6 +14,7 @@ use landlock::{
 use libloading::{Library, Symbol};
 use serde::{Deserialize, Serialize};
 
+use crate::cpu::compiler_rights::{self, Filters};
 use crate::sys::process;
 
 /// The first argument that makes a binary call [`compile_main`].
@@ -59,6 +60,8 @@ fn compile() -> Result<CompileReport, String> {
     let job: CompileJob = serde_json::from_slice(&text).map_err(|error| error.to_string())?;
     limit(&job).map_err(|error| format!("cannot limit the compiler: {error}"))?;
     confine(&job).map_err(|error| format!("cannot confine the compiler: {error}"))?;
+    let filters = compiler_rights::filters().and_then(|it| it.map_or(Ok(()), Filters::install));
+    filters.map_err(|error| format!("cannot confine the compiler: {error}"))?;
     // SAFETY: the library is NVIDIA's compiler, which the user installed; loading it runs its own
     // initialisers and nothing else.
     let library = unsafe { Library::new(&job.library) }
@@ -77,7 +80,7 @@ const FILE_BYTES: u64 = 256 << 20;
 /// Limits what this process may use; whatever goes beyond ends it, and the worker says so.
 fn limit(job: &CompileJob) -> std::io::Result<()> {
     process::limit(libc::RLIMIT_CORE, 0)?;
-    process::limit(libc::RLIMIT_CPU, job.cpu_limit_s)?;
+    process::limit_cpu_time(job.cpu_limit_s)?;
     process::limit(libc::RLIMIT_AS, MEMORY_BYTES)?;
     process::limit(libc::RLIMIT_FSIZE, FILE_BYTES)
 }

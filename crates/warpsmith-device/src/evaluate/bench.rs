@@ -53,7 +53,21 @@ impl Stop {
 
 impl From<DeviceError> for Stop {
     fn from(error: DeviceError) -> Self {
-        Self::Broken(error)
+        match error {
+            // Other parameters, or other shapes, may be launched; this is about one candidate.
+            DeviceError::Unlaunchable { kernel: _, workload, reason } => {
+                let message = format!("no launch is possible: {reason}");
+                let cause = CrashCause::NotLoadable { message };
+                Self::Outcome(Box::new(Outcome::Crashed { workload, cause }))
+            }
+            // It went away twice, and not by what it did.
+            DeviceError::Target { doing, source: Fault::Crashed(cause) }
+                if cause.is_from_outside() =>
+            {
+                Self::Outcome(Box::new(Outcome::Crashed { workload: doing, cause }))
+            }
+            error => Self::Broken(error),
+        }
     }
 }
 
@@ -79,9 +93,18 @@ impl Subject<'_> {
             Self::Kernel { kernel, .. } => kernel.serves(shape),
             Self::Baseline { baseline } => baseline.serves(shape),
         };
-        served.map_err(|source| DeviceError::Expression {
-            what: format!("`requires` of `{}` on `{}`", self.name(), shape.name),
-            source,
+        served.map_err(|source| match self {
+            // A shape that nobody named may be the first on which it has no value.
+            Self::Kernel { kernel, .. } => {
+                let shape_in_words = bind::describe_shape(shape);
+                let reason = format!("its `requires` has no value on {shape_in_words}: {source}");
+                let (kernel, workload) = (kernel.name.clone(), shape.name.clone());
+                DeviceError::Unlaunchable { kernel, workload, reason }
+            }
+            Self::Baseline { baseline } => DeviceError::Expression {
+                what: format!("`requires` of `{}` on `{}`", baseline.name, shape.name),
+                source,
+            },
         })
     }
 
@@ -149,7 +172,12 @@ impl Subject<'_> {
         deadline: Duration,
         artifacts: &mut Vec<(Unit, Artifact)>,
     ) -> Result<Program, ProgramError> {
-        let unit = self.unit(target, lab, shape, deadline).map_err(ProgramError::Broken)?;
+        let unit = self.unit(target, lab, shape, deadline).map_err(|error| match error {
+            DeviceError::Uncompilable { reason, .. } => {
+                ProgramError::Compile(Fault::Compile { log: reason.clone(), message: reason })
+            }
+            error => ProgramError::Broken(error),
+        })?;
         let artifact = match artifacts.iter().find(|(known, _)| *known == unit) {
             Some((_, artifact)) => artifact.clone(),
             None => {
@@ -304,13 +332,7 @@ impl<'a> Bench<'a> {
             }
         }
         program.map_err(|error| match error {
-            // Other parameters, or other shapes, may be launched; this is about one candidate.
-            ProgramError::Broken(DeviceError::Unlaunchable { reason, .. }) => {
-                let message = format!("no launch is possible: {reason}");
-                let (workload, cause) = (shape.name.clone(), CrashCause::NotLoadable { message });
-                Stop::Outcome(Box::new(Outcome::Crashed { workload, cause }))
-            }
-            ProgramError::Broken(error) => Stop::Broken(error),
+            ProgramError::Broken(error) => error.into(),
             ProgramError::Compile(fault) => self.compile_outcome(fault),
         })
     }
@@ -323,7 +345,7 @@ impl<'a> Bench<'a> {
                 self.blobs.push(log);
                 return Stop::Outcome(Box::new(outcome));
             }
-            Fault::Crashed(cause) => (format!("the compiler {cause}"), String::new()),
+            Fault::Crashed(cause) => (format!("the compiler was {cause}"), String::new()),
             Fault::Unavailable(_) | Fault::Broken { .. } => {
                 let doing = format!("compiling `{}`", self.subject.name());
                 return DeviceError::Target { doing, source: fault }.into();

@@ -3,6 +3,7 @@
 //! Nothing here knows about kernels, tensors or trials. Every wrapper returns `io::Result` and owns
 //! what it opened, so that the floors above contain little `unsafe`.
 
+pub(crate) mod files;
 pub(crate) mod futex;
 pub(crate) mod memory;
 pub(crate) mod process;

@@ -141,6 +141,20 @@ pub(crate) fn limit(resource: libc::__rlimit_resource_t, value: u64) -> io::Resu
     Ok(())
 }
 
+/// Limits this process's processor time. The signal of the limit comes first, so that a process that is
+/// killed outright was killed by somebody else.
+pub(crate) fn limit_cpu_time(seconds: u64) -> io::Result<()> {
+    const GRACE_S: u64 = 5;
+    limit(libc::RLIMIT_CPU, seconds.saturating_add(GRACE_S))?;
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: `limit` is a live structure; safe after `fork` too.
+    check(unsafe { libc::getrlimit(libc::RLIMIT_CPU, &raw mut limit) })?;
+    limit.rlim_cur = seconds.min(limit.rlim_max);
+    // SAFETY: `limit` is a live structure; safe after `fork` too.
+    check(unsafe { libc::setrlimit(libc::RLIMIT_CPU, &raw const limit) })?;
+    Ok(())
+}
+
 /// Gives up for good the right to gain rights by running a program; Landlock and seccomp ask for it.
 pub(crate) fn forgo_new_privileges() -> io::Result<()> {
     // SAFETY: takes integers only; safe after `fork` too.

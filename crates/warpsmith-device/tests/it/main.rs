@@ -1,6 +1,8 @@
 //! The integration tests of this crate, in one binary.
 
+mod accidents;
 mod baseline;
+mod compiler_confinement;
 mod cpu_compile;
 mod cpu_isolation;
 mod cpu_session;

@@ -1,0 +1,9 @@
+// Honest, if only it had the memory; a request that no machine can serve once ended a whole run.
+#include "cheat.h"
+
+void rows(const float *a, const float *b, float *c, int64_t m, int64_t n, int64_t k,
+          void *room, int64_t block_begin, int64_t block_end) {
+    (void)m;
+    (void)room;
+    honest_rows(a, b, c, n, k, block_begin, block_end);
+}
