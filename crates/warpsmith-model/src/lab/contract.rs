@@ -3,7 +3,6 @@
 use super::cuda;
 use super::document::{Document, Scope, did_you_mean};
 use super::files::{ContractFile, LaunchFile, Located, ScratchFile, SearchFile};
-use super::flags::{allowed_flags, refused_flag};
 use super::manifest::quoted;
 use super::shapes::{MAX_BYTES, Shape, first_failure};
 use super::space::{self, Emptiness};
@@ -129,7 +128,6 @@ fn check_plain_values(
     for flag in file.flags.iter().filter(|flag| flag.is_empty() || flag.contains('\0')) {
         document.report(flag.span(), "a flag must not be empty");
     }
-    check_flags(document, file, surroundings.target);
     document.check_unique(&file.specialize, "specialised axes");
     for axis in file.specialize.iter().filter(|axis| !surroundings.axes.contains(axis)) {
         let help = did_you_mean(axis, surroundings.axes.iter().map(String::as_str));
@@ -143,18 +141,6 @@ fn check_plain_values(
             let message = format!("`{}` is already an argument of the lab's kernels", **name);
             document.report(name.span(), message);
         }
-    }
-}
-
-/// Refuses what a compiler may not be told. Values of `CFLAGS` are looked at when they are chosen: one of them
-/// fails a configuration, not the lab.
-fn check_flags(document: &mut Document<'_>, file: &ContractFile, target: TargetKind) {
-    let texts = || file.flags.iter().map(|flag| flag.as_str()).filter(|flag| !flag.is_empty());
-    let Some(refused) = refused_flag(target, texts()) else { return };
-    let flag = file.flags.iter().filter(|flag| !flag.is_empty()).nth(refused);
-    if let Some(flag) = flag {
-        let message = format!("the flag `{}` may not reach a compiler", **flag);
-        document.report_with_help(flag.span(), message, Some(allowed_flags(target).to_string()));
     }
 }
 

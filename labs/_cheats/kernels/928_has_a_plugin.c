@@ -1,0 +1,8 @@
+// Hopes that whoever compiles it does what its contract says: a compiler runs its plugins.
+#include "cheat.h"
+
+void rows(const float *a, const float *b, float *c, int64_t m, int64_t n, int64_t k,
+          int64_t block_begin, int64_t block_end) {
+    (void)m;
+    honest_rows(a, b, c, n, k, block_begin, block_end);
+}
