@@ -11,6 +11,7 @@
 
 mod answers;
 mod authority;
+pub mod calibrate;
 mod chain;
 mod store;
 
