@@ -4,9 +4,10 @@
 use std::time::Duration;
 
 use warpsmith_model::lab::{
-    Baseline, BaselineProgram, Kernel, ReferenceProgram, Role, TargetKind, allowed_flags,
-    is_compiler_name, lookup_all, refused_flag,
+    Baseline, BaselineProgram, Kernel, ReferenceProgram, Role, Scalar, ScalarDraw, ScalarType,
+    TargetKind, allowed_flags, is_compiler_name, lookup_all, refused_flag,
 };
+use warpsmith_model::rng::Rng;
 use warpsmith_model::roofline::WorkSize;
 use warpsmith_model::{DType, DeviceInfo, Expr, Lab, Params, Value, lab::Workload};
 
@@ -330,12 +331,17 @@ pub fn reference_unit(lab: &Lab, deadline: Duration) -> Option<Unit> {
         source: lab.reference.source.clone(),
         headers: lab.headers.clone(),
         entries: vec![entry.clone()],
-        signature: signature(lab, &lab.workloads[0], Some(DType::F64), 0),
+        signature: reference_signature(lab, DType::F64),
         defines: Vec::new(),
         compiler: DEFAULT_COMPILER.to_string(),
         flags: REFERENCE_FLAGS.map(str::to_string).to_vec(),
         deadline,
     })
+}
+
+/// Returns the arguments of the reference where every tensor has this type.
+pub(crate) fn reference_signature(lab: &Lab, dtype: DType) -> Vec<Argument> {
+    signature(lab, &lab.workloads[0], Some(dtype), 0)
 }
 
 /// Returns all it takes to launch the compiled reference on a shape: every tensor is f64.
@@ -452,11 +458,14 @@ pub fn axis_values(lab: &Lab, workload: &Workload) -> Vec<i64> {
         .collect()
 }
 
-/// Returns the values of the scalars, in argument order.
+/// Returns the values of the scalars, in argument order: the lab's, or those that were drawn for this shape.
 pub fn scalar_values(lab: &Lab, workload: &Workload) -> Result<Vec<f64>, DeviceError> {
     lab.scalars
         .iter()
         .map(|scalar| {
+            if let Some((_, drawn)) = workload.scalars.iter().find(|it| it.0 == scalar.name) {
+                return Ok(*drawn);
+            }
             let what = format!("scalar `{}` on `{}`", scalar.name, workload.name);
             match scalar.value.eval(&|name| workload.lookup(name)) {
                 Ok(Value::Str(_)) => {
@@ -469,11 +478,67 @@ pub fn scalar_values(lab: &Lab, workload: &Workload) -> Result<Vec<f64>, DeviceE
         .collect()
 }
 
-/// Says a shape in words (`odd (N=1023)`).
+/// Draws the scalars of a shape that vary; the same seed gives the same. A kernel that has the lab's values in
+/// its source, or derives them from the shape, is wrong with these.
+pub fn with_drawn_scalars(lab: &Lab, shape: &Workload, seed: u64) -> Result<Workload, DeviceError> {
+    let values = scalar_values(lab, &Workload { scalars: Vec::new(), ..shape.clone() })?;
+    let mut rng = Rng::derive(seed, &format!("scalars of {}", describe_shape(shape)));
+    let draw = |(scalar, value): (&Scalar, f64)| {
+        let drawn = match &scalar.draw {
+            ScalarDraw::Fixed => return None,
+            ScalarDraw::Values(values) => values[rng.below(values.len())],
+            ScalarDraw::Factors { low, high } => {
+                let factor = low + rng.unit() * (high - low);
+                if value == 0.0 { factor } else { value * factor }
+            }
+        };
+        // What every callee sees alike.
+        let drawn = match scalar.dtype {
+            ScalarType::F32 => f64::from(drawn as f32),
+            ScalarType::F64 => drawn,
+            ScalarType::I64 => drawn.round(),
+        };
+        Some((scalar.name.clone(), drawn))
+    };
+    let scalars = lab.scalars.iter().zip(values).filter_map(draw).collect();
+    Ok(Workload { scalars, ..shape.clone() })
+}
+
+/// Says whether extents make a shape of the lab: every expression over them has a value, and the oracle,
+/// which may have to answer, serves it.
+pub(crate) fn is_shape(lab: &Lab, shape: &Workload) -> bool {
+    let lookup = |name: &str| shape.lookup(name);
+    let is_positive = |expr: &Expr| expr.eval_int(&lookup).is_ok_and(|value| value > 0);
+    let has_blocks = match &lab.reference.program {
+        ReferenceProgram::Function { blocks, .. } => is_positive(blocks),
+        ReferenceProgram::Script(_) => true,
+    };
+    let oracle = lab.oracle.as_deref().and_then(|name| lab.kernel(name));
+    has_blocks
+        && oracle.is_none_or(|oracle| oracle.serves(shape) == Ok(true))
+        && lab.tensors.iter().all(|tensor| tensor.shape.iter().all(is_positive))
+        && lab.work(shape).is_ok_and(|work| work.flops > 0.0 && work.bytes > 0.0)
+        && scalar_values(lab, shape).is_ok_and(|values| values.iter().all(|it| it.is_finite()))
+}
+
+/// Returns the bytes of all tensors of a shape together.
+pub(crate) fn total_bytes(lab: &Lab, shape: &Workload) -> Result<f64, DeviceError> {
+    let bytes = |plan: &TensorPlan| {
+        plan.shape.iter().fold(plan.dtype.size() as f64, |bytes, extent| bytes * *extent as f64)
+    };
+    Ok(tensor_plans(lab, shape)?.iter().map(bytes).sum())
+}
+
+/// Says a shape in words (`odd (N=1023)`), with the scalars that were drawn for it.
 pub fn describe_shape(workload: &Workload) -> String {
-    let axes: Vec<String> =
-        workload.axes.iter().map(|(name, value)| format!("{name}={value}")).collect();
-    format!("{} ({})", workload.name, axes.join(" "))
+    let axes = workload.axes.iter().map(|(name, value)| format!("{name}={value}"));
+    let number = |value: f64| match f64::from(value as f32) == value {
+        true => format!("{:?}", value as f32),
+        false => format!("{value:?}"),
+    };
+    let scalars = workload.scalars.iter().map(|(name, value)| format!("{name}={}", number(*value)));
+    let all: Vec<String> = axes.chain(scalars).collect();
+    format!("{} ({})", workload.name, all.join(" "))
 }
 
 /// Returns what runs on a workload: the kernel, or the one that a front chooses.

@@ -82,6 +82,41 @@ fn draw_block(
                 start = end;
             }
         }
+        Distribution::Ramp { axis, first: begin, last, std } => {
+            if *std > 0.0 {
+                normals(key, block_idx, &mut units);
+            }
+            let place = Place::of(plan, *axis);
+            let size = plan.dtype.size();
+            for (idx, at) in out[..count * size].chunks_exact_mut(size).enumerate() {
+                let offset = begin + (last - begin) * place.along(first + idx);
+                let affine = Affine { offset, scale: *std };
+                encode(plan.dtype, &units[idx..=idx], affine, key, first + idx, at);
+            }
+        }
+    }
+}
+
+/// Where an element lies along an axis.
+struct Place {
+    stride: usize,
+    extent: usize,
+}
+
+impl Place {
+    fn of(plan: &TensorPlan, axis: i32) -> Self {
+        let from_last = (axis.unsigned_abs() as usize).clamp(1, plan.shape.len().max(1));
+        let mut inner = plan.shape.iter().rev();
+        let stride = inner.by_ref().take(from_last - 1).product::<u64>() as usize;
+        Self { stride: stride.max(1), extent: inner.next().map_or(1, |extent| *extent as usize) }
+    }
+
+    /// Returns 0 at the beginning of the axis and 1 at its end; an axis of one element is all end.
+    fn along(&self, element: usize) -> f64 {
+        match self.extent {
+            0 | 1 => 1.0,
+            extent => (element / self.stride % extent) as f64 / (extent - 1) as f64,
+        }
     }
 }
 
@@ -302,6 +337,26 @@ mod tests {
             assert!(smallest > 1e-3 && smallest < 1e-2, "{smallest}");
             assert!(largest < 1e3 && largest > 1e2, "{largest}");
         }
+    }
+
+    #[test]
+    fn a_ramp_goes_from_its_first_centre_to_its_last_along_its_axis() {
+        let ramp = |axis, std| Distribution::Ramp { axis, first: -300.0, last: 500.0, std };
+        let along_rows = draw_values(&[3, 200], DType::F32, ramp(-1, 0.0), 1);
+        for row in along_rows.chunks(200) {
+            assert_eq!((row[0], row[199]), (-300.0, 500.0));
+            assert!(row.windows(2).all(|pair| pair[0] < pair[1]));
+        }
+        let over_rows = draw_values(&[2, 5, 40], DType::F32, ramp(-2, 1.0), 1);
+        for (idx, row) in over_rows.chunks(40).enumerate() {
+            let centre = -300.0 + 200.0 * (idx % 5) as f64;
+            assert!(row.iter().all(|value| (value - centre).abs() < 6.0), "{row:?}");
+            assert!(row.iter().any(|value| (value - centre).abs() > 0.1));
+        }
+        let single = draw_values(&[1, 1], DType::F64, ramp(-2, 0.0), 1);
+        assert_eq!(single, [500.0]);
+        let flat = draw_values(&[9], DType::F16, ramp(-1, 0.0), 1);
+        assert_eq!((flat[0], flat[4], flat[8]), (-300.0, 100.0, 500.0));
     }
 
     #[test]

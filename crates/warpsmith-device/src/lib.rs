@@ -7,6 +7,7 @@ pub mod check;
 pub mod clock;
 pub mod compare;
 pub mod corpus;
+pub mod coverage;
 pub mod cpu;
 pub mod cuda;
 mod element;

@@ -22,11 +22,11 @@ use warpsmith_device::cpu::{
 };
 use warpsmith_device::target::Unit;
 use warpsmith_device::{bind, compile_unit, evaluate};
-use warpsmith_model::lab::{Grid, Kernel, TargetKind, TensorMap, lookup_all};
+use warpsmith_model::lab::{Grid, Kernel, Launch, Scratch, TargetKind, TensorMap, lookup_all};
 use warpsmith_model::{
-    Answer, Ask, Blob, BlobId, Build, CompareRequest, ContenderRequest, CrashCause, DeviceInfo,
-    Environment, EnvironmentId, Expr, Finding, Hasher, Lab, Outcome, Request, Trial, TrialId,
-    compiler_notes,
+    Answer, Ask, Blob, BlobId, Build, Candidate, CompareRequest, ContenderRequest, CrashCause,
+    DeviceInfo, Environment, EnvironmentId, Expr, Fidelity, Finding, Hasher, Lab, Outcome, Request,
+    SANITIZER_NOTE, Trial, TrialId, compiler_notes,
 };
 
 use crate::ahead::{Ahead, Failure};
@@ -227,10 +227,12 @@ impl Pool {
     /// Remembers a trial, so that an identical binary is not measured again.
     pub fn remember(&mut self, lab: &Lab, kernel: &Kernel, trial: &Trial) {
         // What failed for a reason outside of the binary must be tried again.
+        // So must what was judged with less than the gate has.
+        let is_whole = !trial.notes.iter().any(|note| note.starts_with(SANITIZER_NOTE));
         let telling = match &trial.outcome {
             Outcome::CompileFailed { .. } => false,
-            Outcome::Crashed { cause, .. } => !cause.is_from_outside(),
-            _ => true,
+            Outcome::Crashed { cause, .. } => is_whole && !cause.is_from_outside(),
+            _ => is_whole,
         };
         let binaries: Vec<BlobId> = trial.builds.iter().map(|build| build.binary).collect();
         let original = trial.same_binary_as.is_none() && !binaries.is_empty();
@@ -270,6 +272,12 @@ impl Pool {
         let asked = self.unanswered(request);
         let key = twin_key(&self.device, lab, &queued.kernel, &asked, &binaries)?;
         let twin = self.twins.get(&key)?;
+        // What was left out of the twin's gate was left out of this one's.
+        for note in &twin.notes {
+            if !notes.contains(note) {
+                notes.push(note.clone());
+            }
+        }
         let trial = Trial {
             environment: twin.environment,
             builds,
@@ -376,7 +384,11 @@ impl Pool {
     }
 }
 
-/// Identifies what really runs: the binaries, the launches, the tensor maps and the scratch, by workload.
+/// Identifies what really runs and what is asked of it: the lab, the binaries, and, by workload, the
+/// launches, the tensor maps and the scratch. None where no other trial can answer.
+///
+/// The full gate goes beyond the workloads. There a twin must keep the same promises: serve the same shapes,
+/// and launch the same on all of them, whatever their extents.
 fn twin_key(
     device: &DeviceInfo,
     lab: &Lab,
@@ -386,6 +398,15 @@ fn twin_key(
 ) -> Option<BlobId> {
     let mut hasher = Hasher::new("twin");
     hasher.part(trial.job.fidelity.name().as_bytes());
+    // Shapes, inputs and tolerances are the lab's.
+    hasher.part(trial.job.lab.to_string().as_bytes());
+    hasher.part(format!("{:?}", kernel.expect).as_bytes());
+    for requirement in &kernel.requires {
+        hasher.part(b"requires").part(requirement.text().as_bytes());
+    }
+    if trial.job.fidelity == Fidelity::Full {
+        promises(&mut hasher, kernel, &trial.job.candidate)?;
+    }
     for binary in binaries {
         hasher.part(binary.to_string().as_bytes());
     }
@@ -414,6 +435,61 @@ fn twin_key(
         }
     }
     Some(hasher.into())
+}
+
+/// Adds what a candidate does on shapes that no trial names. None where that is not known from its contract
+/// and its binaries: a front launches other kernels there, and a specialised source is another binary.
+fn promises(hasher: &mut Hasher, kernel: &Kernel, candidate: &Candidate) -> Option<()> {
+    // Every field is looked at: one that is added later must be thought of here.
+    let Kernel {
+        name: _,
+        summary: _,
+        contract: _,
+        // In the binaries, which are the same for all shapes.
+        source: _,
+        flags: _,
+        arch: _,
+        compiler: _,
+        specialize,
+        // Added at every fidelity.
+        requires: _,
+        expect: _,
+        // About what may be launched at all, which the parameters passed.
+        constraints: _,
+        tunables: _,
+        default: _,
+        expand: _,
+        launches,
+        scratch,
+        tensor_maps,
+        build,
+        front,
+    } = kernel;
+    if front.is_some() || !specialize.is_empty() {
+        return None;
+    }
+    // Expressions over extents see the parameters, too.
+    hasher.part(candidate.params.key().as_bytes());
+    for launch in launches {
+        let Launch { entry, blocks, chunk, grid } = launch;
+        hasher.part(b"launch").part(entry.as_bytes());
+        for expr in [blocks, chunk].into_iter().chain(grid.iter().flat_map(grid_extents)) {
+            hasher.part(expr.text().as_bytes());
+        }
+    }
+    for buffer in scratch {
+        let Scratch { name: _, bytes } = buffer;
+        hasher.part(b"scratch").part(bytes.text().as_bytes());
+    }
+    for map in tensor_maps {
+        let TensorMap { name: _, tensor, shape, box_extents, swizzle } = map;
+        hasher.part(format!("map {tensor} {} {swizzle}", shape.len()).as_bytes());
+        for extent in shape.iter().chain(box_extents) {
+            hasher.part(extent.text().as_bytes());
+        }
+    }
+    hasher.part(format!("{build:?}").as_bytes());
+    Some(())
 }
 
 /// How many compilers can run at once.
@@ -593,5 +669,80 @@ mod tests {
         let mut other = kernel.clone();
         other.tensor_maps[0].shape[0] = Expr::parse("7").expect("a number");
         assert_ne!(plain, key(&other), "another extent");
+    }
+
+    /// A kernel with the program of a narrower one was once believed without a launch.
+    #[test]
+    fn the_full_gate_has_no_twins_that_promise_something_else() {
+        let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../labs/gemm");
+        let lab = crate::labdir::load(&dir).expect("the lab").lab;
+        let device = warpsmith_device::cuda::device_of_arch("sm_90a").expect("known");
+        let kernel = lab.kernel("00_naive").expect("there");
+        let key = |kernel: &Kernel, fidelity| {
+            let trial = full_trial(&lab, kernel, fidelity);
+            twin_key(&device, &lab, kernel, &trial, &[BlobId::of(b"code")])
+        };
+        let plain = key(kernel, Fidelity::Full).expect("a key");
+        let renamed = Kernel { name: "another".to_string(), ..kernel.clone() };
+        assert_eq!(key(&renamed, Fidelity::Full), Some(plain), "the same by another name");
+
+        let expr = |text: &str| Expr::parse(text).expect("an expression");
+        let narrow = Kernel { requires: vec![expr("M % 8 == 0")], ..kernel.clone() };
+        for fidelity in [Fidelity::Micro, Fidelity::Rank, Fidelity::Full] {
+            assert_ne!(key(&narrow, fidelity), key(kernel, fidelity), "serves other shapes");
+        }
+        let cheat = Kernel { expect: Some(warpsmith_model::Verdict::Incorrect), ..kernel.clone() };
+        assert_ne!(key(&cheat, Fidelity::Full), Some(plain), "another verdict is expected");
+
+        // The same on every workload, and another elsewhere.
+        let mut lazy = kernel.clone();
+        let known: Vec<String> =
+            lab.workloads.iter().filter_map(|it| it.axis("M")).map(|m| m.to_string()).collect();
+        let blocks = &kernel.launches[0].blocks;
+        lazy.launches[0].blocks =
+            expr(&format!("({}) if M in [{}] else 1", blocks.text(), known.join(", ")));
+        assert_eq!(key(&lazy, Fidelity::Rank), key(kernel, Fidelity::Rank));
+        assert_ne!(key(&lazy, Fidelity::Full), Some(plain), "other launches on other shapes");
+
+        let specialised = Kernel { specialize: vec!["K".to_string()], ..kernel.clone() };
+        assert_eq!(key(&specialised, Fidelity::Full), None, "other binaries on other shapes");
+        let trial = full_trial(&lab, kernel, Fidelity::Full);
+        let other_lab = Trial {
+            job: Job { lab: warpsmith_model::LabId::of(b"another"), ..trial.job.clone() },
+            ..trial
+        };
+        let of_another = twin_key(&device, &lab, kernel, &other_lab, &[BlobId::of(b"code")]);
+        assert_ne!(of_another, Some(plain), "another lab has other inputs");
+    }
+
+    fn full_trial(lab: &Lab, kernel: &Kernel, fidelity: Fidelity) -> Trial {
+        let workloads: Vec<String> = lab.workloads.iter().map(|it| it.name.clone()).collect();
+        let candidate = Candidate {
+            id: CandidateId::of(b"candidate"),
+            kernel: kernel.name.clone(),
+            source: BlobId::of(b"source"),
+            params: kernel.default.clone(),
+            origin: Origin::Seed,
+        };
+        let run = RunId("run".to_string());
+        Trial {
+            format: FORMAT_VERSION,
+            id: TrialId::of(b"trial"),
+            job: Job {
+                trial: trial_id(&run, &candidate.id, fidelity, &workloads),
+                lab: lab.id,
+                candidate,
+                workloads,
+                fidelity,
+                seed: 1,
+            },
+            environment: EnvironmentId::of(b""),
+            builds: Vec::new(),
+            outcome: Outcome::Passed { measurements: Vec::new() },
+            same_binary_as: None,
+            wall_s: 0.0,
+            launch_s: 0.0,
+            notes: Vec::new(),
+        }
     }
 }

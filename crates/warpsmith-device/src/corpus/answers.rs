@@ -237,6 +237,9 @@ fn store_name(lab: &Lab, key: &SetKey, identity: &str, seed: u64) -> String {
     for value in &key.axes {
         hasher.part(&value.to_le_bytes());
     }
+    for bits in &key.scalars {
+        hasher.part(b"scalar").part(&bits.to_le_bytes());
+    }
     BlobId::from(hasher).to_string()
 }
 
@@ -293,7 +296,7 @@ fn agree(
 }
 
 /// Chooses distinct blocks, in order.
-fn choose_blocks(blocks: i64, count: i64, rng: &mut Rng) -> Vec<i64> {
+pub(super) fn choose_blocks(blocks: i64, count: i64, rng: &mut Rng) -> Vec<i64> {
     if count >= blocks {
         return (0..blocks).collect();
     }

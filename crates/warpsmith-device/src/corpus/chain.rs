@@ -34,8 +34,7 @@ pub(super) fn check_chain(
     for workload in workloads {
         corpus.cases(target, lab, workload, 0, seed, Want::Exactly(1))?;
         let answer = corpus.proven(lab).authorities.answer_for(lab, workload)?;
-        let axes = bind::axis_values(lab, workload);
-        let key = super::SetKey { axes, inputs: 0, seed, answer };
+        let key = super::SetKey::of(lab, workload, 0, seed, answer);
         let set = corpus.sets.get(&key).expect("the set was provided just now");
         let plans = bind::tensor_plans(lab, workload)?;
         authorities.push(Authority {
@@ -92,6 +91,8 @@ fn prove_all(
     let mut changes = Changes::new(lab);
     let mut proofs = Vec::new();
     for shape in &lab.proofs {
+        // The oracle must take the scalars that it is given, too.
+        let shape = &bind::with_drawn_scalars(lab, shape, seed)?;
         let plans = bind::tensor_plans(lab, shape)?;
         let cases = corpus.proof_cases_unproven(target, lab, shape, seed)?;
         let authorities = &mut corpus.proven.as_mut().expect("under way").authorities;

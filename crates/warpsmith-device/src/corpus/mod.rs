@@ -11,6 +11,7 @@
 
 mod answers;
 mod authority;
+pub mod calibrate;
 mod chain;
 mod store;
 
@@ -169,9 +170,18 @@ struct Proven {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct SetKey {
     axes: Vec<i64>,
+    /// The bits of the scalars that were drawn.
+    scalars: Vec<u64>,
     inputs: usize,
     seed: u64,
     answer: Answer,
+}
+
+impl SetKey {
+    fn of(lab: &Lab, shape: &Workload, inputs: usize, seed: u64, answer: Answer) -> Self {
+        let scalars = shape.scalars.iter().map(|(_, value)| value.to_bits()).collect();
+        Self { axes: bind::axis_values(lab, shape), scalars, inputs, seed, answer }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -336,7 +346,7 @@ impl Corpus {
         answer: Answer,
         want: Want,
     ) -> Result<Vec<Arc<Case>>, DeviceError> {
-        let key = SetKey { axes: bind::axis_values(lab, shape), inputs, seed, answer };
+        let key = SetKey::of(lab, shape, inputs, seed, answer);
         let plans = bind::tensor_plans(lab, shape)?;
         self.uses += 1;
         let mut set = self.sets.remove(&key).unwrap_or_default();

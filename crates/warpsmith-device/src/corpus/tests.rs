@@ -112,7 +112,7 @@ fn faults_of_the_reference_are_refusals_with_its_words() {
     let mut fake = machine();
     fake.kernel("reference.c", |_| Err(crate::target::Fault::TimedOut { limit_s: 3.0 }));
     let reason = refusal(corpus().check_chain(&mut fake, &lab(), 1));
-    assert!(reason.contains("the reference on one (N=1)") && reason.contains("3 s"), "{reason}");
+    assert!(reason.contains("the reference on one (N=1 a=") && reason.contains("3 s"), "{reason}");
 }
 
 #[test]

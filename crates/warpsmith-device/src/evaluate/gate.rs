@@ -3,24 +3,19 @@
 
 use std::sync::Arc;
 
-use warpsmith_model::lab::{Range, Role, Workload};
+use warpsmith_model::lab::{Role, ScalarDraw, Workload};
 use warpsmith_model::rng::Rng;
 use warpsmith_model::{ErrorSize, LEFT_OUT_NOTE, Stage};
 
 use super::bench::{Bench, Look, Stop, Subject};
 use super::choices::choices;
+use super::shapes;
 use crate::bind;
 use crate::check;
 use crate::corpus::{Case, Want};
 use crate::poison::Poison;
 use crate::target::{Extent, Program, Session};
 
-/// Shapes that are drawn from the lab's ranges.
-const DRAWN_SHAPES: usize = 6;
-/// Draws until that many are found that the kernel serves.
-const MOST_DRAWS: usize = 200;
-/// How far below a workload's extents those of a shape near it may lie: a quarter, or this much.
-const NEAR: i64 = 8;
 /// Seconds that the answers for the further distributions of one workload may cost. Where they cost more,
 /// fewer are checked there, but never none; which is drawn, and noted.
 const FURTHER_DISTRIBUTIONS_S: f64 = 1.0;
@@ -32,7 +27,7 @@ pub(super) fn small_shapes(bench: &mut Bench<'_>) -> Result<(), Stop> {
     let mut shapes = Vec::new();
     for shape in &lab.proofs {
         if bench.subject.serves(shape)? {
-            shapes.push(shape.clone());
+            shapes.push(bind::with_drawn_scalars(lab, shape, bench.seed)?);
         } else {
             bench.notes.push(format!(
                 "{LEFT_OUT_NOTE}does not serve the proof shape {}, so it was not checked there",
@@ -40,9 +35,17 @@ pub(super) fn small_shapes(bench: &mut Bench<'_>) -> Result<(), Stop> {
             ));
         }
     }
-    shapes.extend(draw_shapes(bench)?);
+    shapes.extend(shapes::small(bench)?);
     for shape in &shapes {
         small_shape(bench, bench.subject, shape)?;
+    }
+    for scalar in lab.scalars.iter().filter(|scalar| scalar.draw == ScalarDraw::Fixed) {
+        bench.notes.push(format!(
+            "{LEFT_OUT_NOTE}was given no other `{}` than the lab's `{}`, so one that knows it passes; add \
+             `draw = {{ values = [..] }}` to the scalar in lab.toml",
+            scalar.name,
+            scalar.value.text()
+        ));
     }
     for choice in choices(bench.subject, &shapes)? {
         for shape in &choice.elsewhere {
@@ -50,42 +53,6 @@ pub(super) fn small_shapes(bench: &mut Bench<'_>) -> Result<(), Stop> {
         }
     }
     Ok(())
-}
-
-fn draw_shapes(bench: &mut Bench<'_>) -> Result<Vec<Workload>, Stop> {
-    let lab = bench.lab;
-    if lab.ranges.is_empty() {
-        let note = "the lab states no [ranges], so no further shapes were drawn";
-        bench.notes.push(note.to_string());
-        return Ok(Vec::new());
-    }
-    let mut rng = Rng::derive(bench.seed, "drawn shapes");
-    let mut shapes: Vec<Workload> = Vec::new();
-    for _ in 0..MOST_DRAWS {
-        if shapes.len() == DRAWN_SHAPES {
-            break;
-        }
-        let axes: Vec<(String, i64)> =
-            lab.ranges.iter().map(|(axis, range)| (axis.clone(), draw(range, &mut rng))).collect();
-        let shape = Workload { name: "drawn".to_string(), axes };
-        if !shapes.contains(&shape) && bench.subject.serves(&shape)? {
-            shapes.push(shape);
-        }
-    }
-    if shapes.len() < DRAWN_SHAPES {
-        bench.notes.push(format!(
-            "{LEFT_OUT_NOTE}serves {} of {MOST_DRAWS} shapes drawn from the lab's ranges; checked on these",
-            shapes.len()
-        ));
-    }
-    Ok(shapes)
-}
-
-fn draw(range: &Range, rng: &mut Rng) -> i64 {
-    match range {
-        Range::Span { min, max } => min + rng.below((max - min + 1) as usize) as i64,
-        Range::Values(values) => values[rng.below(values.len())],
-    }
 }
 
 fn small_shape(bench: &mut Bench<'_>, subject: Subject<'_>, shape: &Workload) -> Result<(), Stop> {
@@ -119,72 +86,40 @@ fn small_shape(bench: &mut Bench<'_>, subject: Subject<'_>, shape: &Workload) ->
     Ok(())
 }
 
-/// Judges the candidate on a shape near a real workload, under a distribution that is not timed. Proof
-/// shapes and drawn ones are small and workloads are round, so a kernel could look after remainders in
-/// the small ones and rely on round extents, and on the timed distribution, in all others.
+/// Judges the candidate on a shape near a real workload, a little shorter along every axis, under a
+/// distribution that is not timed: a kernel could rely on that one where shapes are large.
 pub(super) fn near_workload(bench: &mut Bench<'_>, workload: &Workload) -> Result<(), Stop> {
-    let mut rng = Rng::derive(bench.seed, &format!("near {}", workload.name));
-    let Some(shape) = draw_near(bench, workload, &mut rng)? else { return Ok(()) };
-    let program = bench.program(&shape)?;
-    let (lab, seed) = (bench.lab, bench.seed);
-    let inputs = match lab.inputs.len() - 1 {
+    let Some(shape) = shapes::shorter(bench, workload)? else { return Ok(()) };
+    let mut rng = Rng::derive(bench.seed, &format!("inputs near {}", workload.name));
+    let inputs = match bench.lab.inputs.len() - 1 {
         0 => 0,
         further => 1 + rng.below(further),
     };
-    let want = Want::Exactly(1);
-    let cases = bench.corpus.cases(bench.target, lab, &shape, inputs, seed, want)?;
-    let mut session = bench.open(&program, &cases)?;
-    bench.launch(&mut *session, &[0], &Extent::All, &bind::describe_shape(&shape))?;
-    bench.judge(&*session, 0, &cases[0], &program, Stage::Gate, Look::All)?;
+    further_shape(bench, &shape, inputs)
+}
+
+/// Judges the candidate on shapes that differ from a workload along one axis, and on larger ones than the
+/// lab's ranges hold, up to and beyond the workloads; each under some distribution.
+pub(super) fn further_shapes(bench: &mut Bench<'_>, workloads: &[Workload]) -> Result<(), Stop> {
+    let mut drawn = shapes::one_axis(bench, workloads)?;
+    drawn.extend(shapes::larger(bench, workloads)?);
+    let mut rng = Rng::derive(bench.seed, "inputs of further shapes");
+    for shape in &drawn {
+        let inputs = rng.below(bench.lab.inputs.len());
+        further_shape(bench, shape, inputs)?;
+    }
     Ok(())
 }
 
-/// Draws a shape that the candidate serves: every axis that spans a range is a little shorter than in the
-/// workload. Axes that take certain values alone keep theirs; none where there are no others.
-fn draw_near(
-    bench: &mut Bench<'_>,
-    workload: &Workload,
-    rng: &mut Rng,
-) -> Result<Option<Workload>, Stop> {
-    let least_of = |axis: &str, value: i64| {
-        let range = bench.lab.ranges.iter().find(|(name, _)| name == axis).map(|(_, range)| range);
-        match range {
-            Some(Range::Span { min, .. }) => (value - (value / 4).max(NEAR)).max(*min),
-            Some(Range::Values(_)) | None => value,
-        }
-    };
-    let spans: Vec<(String, i64, i64)> = workload
-        .axes
-        .iter()
-        .map(|(axis, value)| (axis.clone(), least_of(axis, *value), *value))
-        .collect();
-    if spans.iter().all(|(_, least, value)| least >= value) {
-        return Ok(None);
-    }
-    for draw in 0..MOST_DRAWS {
-        let mut shorter = |least: i64, value: i64| {
-            let drawn = least + rng.below((value - least) as usize) as i64;
-            // Odd at first: a multiple of nothing that kernels like. Some serve such multiples alone.
-            if draw == 0 && (drawn | 1) < value { drawn | 1 } else { drawn }
-        };
-        let axes = spans
-            .iter()
-            .map(|(axis, least, value)| {
-                let extent = if least < value { shorter(*least, *value) } else { *value };
-                (axis.clone(), extent)
-            })
-            .collect();
-        let shape = Workload { name: format!("near {}", workload.name), axes };
-        if bench.subject.serves(&shape)? {
-            return Ok(Some(shape));
-        }
-    }
-    bench.notes.push(format!(
-        "{LEFT_OUT_NOTE}serves none of {MOST_DRAWS} shapes drawn near {}, so it was checked on no other of \
-         that size",
-        workload.name
-    ));
-    Ok(None)
+fn further_shape(bench: &mut Bench<'_>, shape: &Workload, inputs: usize) -> Result<(), Stop> {
+    let program = bench.program(shape)?;
+    let (lab, seed) = (bench.lab, bench.seed);
+    let want = Want::Exactly(1);
+    let cases = bench.corpus.cases(bench.target, lab, shape, inputs, seed, want)?;
+    let mut session = bench.open(&program, &cases)?;
+    bench.launch(&mut *session, &[0], &Extent::All, &bind::describe_shape(shape))?;
+    bench.judge(&*session, 0, &cases[0], &program, Stage::Gate, Look::All)?;
+    Ok(())
 }
 
 /// What the gate saw of a candidate on a workload.
@@ -199,7 +134,7 @@ pub(super) struct Gated {
 /// Judges the candidate on a real workload.
 pub(super) fn workload(bench: &mut Bench<'_>, workload: &Workload) -> Result<Gated, Stop> {
     let program = bench.program(workload)?;
-    let cases = gate_cases(bench, workload)?;
+    let (cases, rescaled) = gate_cases(bench, workload)?;
     let name = &workload.name;
     let mut gated = Gated { error: ErrorSize::default(), fastest_s: f64::INFINITY };
 
@@ -223,11 +158,23 @@ pub(super) fn workload(bench: &mut Bench<'_>, workload: &Workload) -> Result<Gat
     session.poison(1, Poison::finite(!is_negative, &mut bench.rng));
     bench.launch(&mut *session, &[0, 1], &Extent::All, name)?;
     same_again(bench, &*session, 1, &two[1], &program, &first)?;
+    drop(session);
+
+    if let Some(case) = rescaled {
+        let program = bench.program(&case.shape)?;
+        let mut session = bench.open(&program, std::slice::from_ref(&case))?;
+        bench.launch(&mut *session, &[0], &Extent::All, name)?;
+        bench.judge(&*session, 0, &case, &program, Stage::Gate, Look::All)?;
+    }
     Ok(gated)
 }
 
-/// Returns two contents of the first distribution and one of each other, as far as answers are cheap.
-fn gate_cases(bench: &mut Bench<'_>, workload: &Workload) -> Result<Vec<Arc<Case>>, Stop> {
+/// Returns two contents of the first distribution and one of each other, as far as answers are cheap. One of
+/// the others, where the lab has scalars that vary, with other scalars: a kernel could know a workload's own.
+fn gate_cases(
+    bench: &mut Bench<'_>,
+    workload: &Workload,
+) -> Result<(Vec<Arc<Case>>, Option<Arc<Case>>), Stop> {
     let (lab, seed) = (bench.lab, bench.seed);
     let mut cases = bench.corpus.cases(bench.target, lab, workload, 0, seed, Want::Exactly(2))?;
     let mut further: Vec<usize> = (1..lab.inputs.len()).collect();
@@ -251,11 +198,23 @@ fn gate_cases(bench: &mut Bench<'_>, workload: &Workload) -> Result<Vec<Arc<Case
             ));
         }
     }
+    let varied = bind::with_drawn_scalars(lab, workload, seed)?;
+    let mut rescaled = None;
+    if !varied.scalars.is_empty() {
+        let mut rng = Rng::derive(seed, &format!("other scalars {}", workload.name));
+        let inputs = match further.len() {
+            0 => 0,
+            count => further.swap_remove(rng.below(count)),
+        };
+        let drawn =
+            bench.corpus.cases(bench.target, lab, &varied, inputs, seed, Want::Exactly(1))?;
+        rescaled = drawn.into_iter().next();
+    }
     for inputs in further {
         let want = Want::Exactly(1);
         cases.extend(bench.corpus.cases(bench.target, lab, workload, inputs, seed, want)?);
     }
-    Ok(cases)
+    Ok((cases, rescaled))
 }
 
 fn outputs(session: &dyn Session, slot: usize, program: &Program) -> Vec<Vec<u8>> {

@@ -10,6 +10,8 @@
 //! |---|---|---|---|
 //! | proof shapes against the reference | | | every distribution, each twice |
 //! | shapes drawn from the lab's ranges | | | six, every distribution, each twice |
+//! | larger shapes, up to and beyond the workloads; near a workload, shorter or differing along one axis | | | as many as are affordable, one distribution each |
+//! | scalars | the lab's | the lab's | drawn on every shape but the workloads, and once on each of these |
 //! | real shapes before timing | | one content | every affordable distribution, two contents of the first, same input twice and in two processes |
 //! | sanitizers, where the target has some | | | every proof shape and the least workload |
 //! | timing | one wave of blocks | short | long |
@@ -24,6 +26,7 @@ mod gate;
 mod micro;
 mod readings;
 mod sanitize;
+mod shapes;
 mod timing;
 
 use std::time::Instant;
@@ -144,6 +147,7 @@ fn judge(
                 gated.push(gate::workload(bench, workload)?);
                 gate::near_workload(bench, workload)?;
             }
+            gate::further_shapes(bench, &workloads)?;
             // After everything that is quicker, and before timing, whose readings would count for nothing.
             sanitize::check(bench, &workloads)?;
             for (workload, gated) in workloads.iter().zip(gated) {

@@ -204,6 +204,59 @@ fn a_kernel_that_relies_on_round_extents_where_shapes_are_large_is_found() {
     assert!(words.contains("near small (N="), "{words}");
 }
 
+#[test]
+fn a_kernel_that_is_wrong_between_or_beyond_the_workloads_or_at_some_multiples_is_found() {
+    let found = |is_wrong: fn(usize) -> bool, seed: u64| {
+        let mut fake = with_fast(machine(), move |_, values| {
+            if is_wrong(values.len()) {
+                values.iter_mut().for_each(|value| *value *= 1.001);
+            }
+            Ok(values.len() as f64 * 5e-10)
+        });
+        let lab = lab();
+        let mut request = request(&lab, Fidelity::Full, &BOTH);
+        request.job.seed = seed;
+        match run(&mut fake, &lab, &request).outcome.verdict() {
+            Verdict::Passed => false,
+            verdict => {
+                assert_eq!(verdict, Verdict::Incorrect);
+                true
+            }
+        }
+    };
+    // The gaps are 301 to 4095 and 4097 to 16383, less what shapes near the workloads cover.
+    let check = |what: &str, least: usize, is_wrong: fn(usize) -> bool| {
+        let count = (0..6).filter(|seed| found(is_wrong, *seed)).count();
+        assert!(count >= least, "{what}: found with {count} of 6 seeds");
+    };
+    check("between the range and the workloads", 3, |n| (1024..3072).contains(&n));
+    check("between workloads", 3, |n| (5121..12288).contains(&n));
+    check("beyond", 6, |n| n > 16384);
+    check("whole vectors alone", 5, |n| n > 300 && n % 8 == 0 && n != 4096 && n != 16384);
+}
+
+#[test]
+fn a_kernel_that_knows_a_scalar_is_found() {
+    let check = |what: &str, knows: fn(usize) -> bool, stage| {
+        let mut fake = with_fast(machine(), move |call, values| {
+            if knows(values.len()) {
+                let (x, y) = (call.input(0), call.input(1));
+                let known = x.iter().zip(&y).map(|(x, y)| 1.5 * x + y);
+                values.iter_mut().zip(known).for_each(|(value, known)| *value = known);
+            }
+            Ok(values.len() as f64 * 5e-10)
+        });
+        let ranked = trial(&mut fake, Fidelity::Rank);
+        assert_eq!(ranked.outcome.verdict(), Verdict::Passed, "{what}");
+        let judged = trial(&mut fake, Fidelity::Full);
+        assert_eq!(mismatch(&judged), (MismatchKind::Element, stage), "{what}");
+        assert!(judged.outcome.describe().contains(" a="), "{}", judged.outcome.describe());
+    };
+    check("everywhere", |_| true, Stage::Proof);
+    check("on workloads alone", |n| n == 4096 || n == 16384, Stage::Gate);
+    check("on large shapes that are none", |n| n > 2000 && n != 4096 && n != 16384, Stage::Gate);
+}
+
 /// Where answers took long, large shapes were once checked under the first distribution alone.
 #[test]
 fn a_further_distribution_is_checked_on_large_shapes_however_long_answers_take() {

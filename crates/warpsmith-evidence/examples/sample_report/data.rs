@@ -575,7 +575,7 @@ fn lab() -> LabRecord {
             ("odd", [2, 2, 33, 64, 0]),
             ("wide", [1, 2, 129, 128, 0]),
         ]
-        .map(|(name, values)| Workload { name: name.into(), axes: axes(values) })
+        .map(|(name, values)| Workload::new(name, axes(values)))
         .to_vec(),
         workloads,
         extra: Vec::new(),

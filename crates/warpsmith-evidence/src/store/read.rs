@@ -443,7 +443,11 @@ pub(super) fn read_time(row: &Row<'_>) -> rusqlite::Result<WorkloadTime> {
         median_s: Interval { low: row.get(3)?, mid: row.get(4)?, high: row.get(5)? },
         samples: row.get(6)?,
         share: row.get(7)?,
-        error: ErrorSize { element_eps: row.get(8)?, norm_eps: row.get(9)?, ..ErrorSize::default() },
+        error: ErrorSize {
+            element_eps: row.get(8)?,
+            norm_eps: row.get(9)?,
+            ..ErrorSize::default()
+        },
         stop: from_name(row, 10)?,
         launch_floor_s: row.get(11)?,
     })

@@ -82,7 +82,7 @@ pub(crate) fn lab() -> LabRecord {
         scalars: Vec::new(),
         tolerance: Tolerance { element_eps: 128.0, norm_eps: 16.0 },
         inputs: vec![InputsRecord { name: "normal".to_string(), tolerance_scale: 1.0 }],
-        proofs: vec![Workload { name: "tiny".to_string(), axes: vec![("N".to_string(), 3)] }],
+        proofs: vec![Workload::new("tiny", vec![("N".to_string(), 3)])],
         workloads: vec![workload("small", 100), workload("large", 1000)],
         extra: Vec::new(),
         micro_workloads: vec!["small".to_string()],

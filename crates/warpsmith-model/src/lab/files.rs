@@ -148,8 +148,22 @@ pub(super) struct ScalarFile {
     pub(super) name: Located<String>,
     /// Its type.
     pub(super) dtype: ScalarType,
-    /// An expression over the axes.
+    /// Its value on the workloads: an expression over the axes.
     pub(super) value: Located<String>,
+    /// What the gate gives it on other shapes, so that no kernel can know it. When absent, a floating-point
+    /// scalar is its value times a number between 0.5 and 0.95, and an integer never varies.
+    #[serde(default)]
+    pub(super) draw: Option<Located<ScalarDrawFile>>,
+}
+
+/// What a scalar is drawn from: `factors` or `values`.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ScalarDrawFile {
+    /// The least and the greatest number that its value is multiplied by.
+    pub(super) factors: Option<[f64; 2]>,
+    /// One of these; a single one says that it never varies.
+    pub(super) values: Option<Vec<f64>>,
 }
 
 /// The reference.

@@ -10,10 +10,11 @@ use super::files::{
 use super::shapes::{MAX_BYTES, Shape, check_positive, first_failure, total_bytes};
 use super::{
     Distribution, ElementType, Imported, Inputs, LabFiles, Range, Reference, ReferenceProgram,
-    ReferenceScript, Role, Scalar, ScalarType, TargetKind, Tensor, Tolerance, Work, Workload,
+    ReferenceScript, Role, Scalar, ScalarDraw, ScalarType, TargetKind, Tensor, Tolerance, Work,
+    Workload,
 };
 use crate::suggest::closest;
-use crate::{DeviceInfo, Expr, Value};
+use crate::{DType, DeviceInfo, Expr, Value};
 
 /// `lab.toml`, checked; parts in which something was wrong are absent.
 #[derive(Debug)]
@@ -80,8 +81,8 @@ pub(super) fn check(document: &mut Document<'_>, file: LabFile, files: &LabFiles
         .collect();
     let reference = check_reference(document, &file.reference, &scope, &tried, files);
     let work = check_work(document, &file.work, &scope, &shapes);
-    check_tolerance(document, &file.tolerance);
     let inputs = check_inputs(document, &file);
+    check_tolerance(document, &file, &inputs);
     let micro_workloads = check_micro(document, &file);
 
     Manifest {
@@ -163,10 +164,8 @@ fn check_workloads(
         let is_complete = check_axes(document, axes, &file.axes, &format!("the {kind}"));
         if is_complete {
             let value = |axis: &String| file.axes.get(axis.as_str()).map(|value| **value);
-            workloads.push(Workload {
-                name: file.name.to_string(),
-                axes: axes.iter().filter_map(|axis| Some((axis.clone(), value(axis)?))).collect(),
-            });
+            let extents = axes.iter().filter_map(|axis| Some((axis.clone(), value(axis)?)));
+            workloads.push(Workload::new(&**file.name, extents.collect()));
         }
     }
     workloads
@@ -231,7 +230,7 @@ fn corners(axes: &[String], ranges: &[(String, Range)]) -> Vec<Shape> {
     }
     let corner = |label: &str, pick: &dyn Fn(&Range) -> Option<i64>| {
         let axes = ranges.iter().map(|(axis, range)| Some((axis.clone(), pick(range)?)));
-        let workload = Workload { name: label.to_string(), axes: axes.collect::<Option<_>>()? };
+        let workload = Workload::new(label, axes.collect::<Option<_>>()?);
         Some(Shape { label: format!("the {label} shape of `[ranges]`"), workload })
     };
     let least = |range: &Range| match range {
@@ -351,7 +350,40 @@ fn check_scalar(
         document.report(file.value.span(), problem);
         return None;
     }
-    Some(Scalar { name: file.name.to_string(), dtype: file.dtype, value })
+    let draw = check_scalar_draw(document, file)?;
+    Some(Scalar { name: file.name.to_string(), dtype: file.dtype, value, draw })
+}
+
+/// The factors of floating-point scalars that say nothing else: smaller ones alone, since what holds for a
+/// probability or a small constant seldom holds for twice as much, and not so near 1 that nothing changes.
+const FACTORS: (f64, f64) = (0.5, 0.95);
+
+fn check_scalar_draw(document: &mut Document<'_>, file: &ScalarFile) -> Option<ScalarDraw> {
+    let is_whole = file.dtype == ScalarType::I64;
+    let Some(draw) = &file.draw else {
+        return Some(match is_whole {
+            true => ScalarDraw::Fixed,
+            false => ScalarDraw::Factors { low: FACTORS.0, high: FACTORS.1 },
+        });
+    };
+    let message = match (draw.factors, &draw.values) {
+        (Some([low, high]), None) if low < high && low.is_finite() && high.is_finite() => {
+            return Some(ScalarDraw::Factors { low, high });
+        }
+        (Some(_), None) => "`factors` are two finite numbers, the lower one first",
+        (None, Some(values)) if values.is_empty() => "`values` is empty",
+        (None, Some(values)) if values.iter().any(|value| !value.is_finite()) => {
+            "`values` must be finite"
+        }
+        (None, Some(values)) if is_whole && values.iter().any(|value| value.fract() != 0.0) => {
+            "`values` of an i64 must be whole"
+        }
+        (None, Some(values)) if values.len() == 1 => return Some(ScalarDraw::Fixed),
+        (None, Some(values)) => return Some(ScalarDraw::Values(values.clone())),
+        _ => "`draw` is `{ factors = [.., ..] }` or `{ values = [..] }`",
+    };
+    document.report(draw.span(), message);
+    None
 }
 
 fn check_number(
@@ -470,12 +502,56 @@ fn check_work(
     Some(Work { flops: flops?, bytes: bytes? })
 }
 
-fn check_tolerance(document: &mut Document<'_>, tolerance: &Located<Tolerance>) {
+/// Checks that tolerances tell right from wrong. An output of zeros is off by 1, relative to any answer, so
+/// a bound of 1 or more says nothing.
+fn check_tolerance(document: &mut Document<'_>, file: &LabFile, inputs: &[Inputs]) {
+    let tolerance = &file.tolerance;
     for (key, value) in [("element_eps", tolerance.element_eps), ("norm_eps", tolerance.norm_eps)] {
         if !(value > 0.0 && value.is_finite()) {
             let message = format!("`{key}` is {value}; it must be above 0");
             document.report(tolerance.span(), message);
         }
+    }
+    let outputs = file.tensor.iter().filter(|tensor| tensor.role == Role::Output);
+    let Some(coarsest) = outputs
+        .flat_map(|tensor| dtypes(&tensor.dtype))
+        .max_by(|a, b| a.epsilon().total_cmp(&b.epsilon()))
+    else {
+        return;
+    };
+    for (idx, inputs) in inputs.iter().enumerate() {
+        let share = |eps: f64| eps * inputs.tolerance_scale * coarsest.epsilon();
+        let (element, norm) = (share(tolerance.element_eps), share(tolerance.norm_eps));
+        let problem = if norm >= 1.0 {
+            format!("`norm_eps` allows an error of {norm:.2} times the whole answer")
+        } else if element >= MOST_ELEMENT_ERROR {
+            format!("`element_eps` allows an element to be off by {element:.0} times its size")
+        } else {
+            continue;
+        };
+        let scale = match inputs.tolerance_scale > 1.0 {
+            true => format!(", widened by the `tolerance_scale` of `{}`", inputs.name),
+            false => String::new(),
+        };
+        let dtype = format!("{coarsest:?}").to_lowercase();
+        let message = format!("{problem} in {dtype}{scale}, so wrong outputs would pass");
+        let help = "`warpsmith calibrate LAB` proposes tolerances".to_string();
+        let span = match &file.inputs[idx].tolerance_scale {
+            Some(scale) => scale.span(),
+            None => tolerance.span(),
+        };
+        document.report_with_help(span, message, Some(help));
+        return;
+    }
+}
+
+/// An element may be off by its row's size where rows mix magnitudes and the type is coarse, but no further.
+const MOST_ELEMENT_ERROR: f64 = 2.0;
+
+fn dtypes(element: &ElementType) -> Vec<DType> {
+    match element {
+        ElementType::Fixed(dtype) => vec![*dtype],
+        ElementType::ByAxis { of, .. } => of.clone(),
     }
 }
 
@@ -520,6 +596,16 @@ fn check_one_inputs(
         let message = format!("`tolerance_scale` is {}; it must be at least 1", **scale);
         document.report(scale.span(), message);
     }
+    for tensor in tensors.iter().filter(|tensor| tensor.role == Role::Input) {
+        let chosen = file.tensors.get(tensor.name.as_str()).unwrap_or(&file.default);
+        let Distribution::Ramp { axis, .. } = **chosen else { continue };
+        if axis < 0 && axis.unsigned_abs() as usize > tensor.shape.len() {
+            let (name, count) = (&*tensor.name, tensor.shape.len());
+            let message = format!("`{name}` has {count} axes, so there is no axis {axis} of it");
+            let help = format!("give `{name}` a distribution of its own in `tensors`");
+            document.report_with_help(chosen.span(), message, Some(help));
+        }
+    }
     let pick = |name: &&str| file.tensors.get(*name).map_or(*file.default, |chosen| **chosen);
     Inputs {
         name: file.name.to_string(),
@@ -539,6 +625,15 @@ fn check_distribution(document: &mut Document<'_>, distribution: &Located<Distri
         }
         Distribution::Uniform { low, high } if low >= high => "`low` must be below `high`",
         Distribution::Constant { value } if !value.is_finite() => "`value` must be finite",
+        Distribution::Ramp { first, last, std, .. }
+            if !(first.is_finite() && last.is_finite() && std.is_finite()) =>
+        {
+            "`first`, `last` and `std` must be finite"
+        }
+        Distribution::Ramp { std, .. } if std < 0.0 => "`std` must not be below 0",
+        Distribution::Ramp { axis, .. } if axis >= 0 => {
+            "`axis` is counted from the last one, which is -1"
+        }
         _ => return,
     };
     document.report(distribution.span(), message);

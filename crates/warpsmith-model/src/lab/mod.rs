@@ -210,8 +210,26 @@ pub struct Scalar {
     pub name: String,
     /// Its type.
     pub dtype: ScalarType,
-    /// Its value, over the axes.
+    /// Its value on the workloads, over the axes.
     pub value: Expr,
+    /// Its values on the other shapes of the gate.
+    pub draw: ScalarDraw,
+}
+
+/// How the gate draws a scalar, so that a kernel cannot know it.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ScalarDraw {
+    /// The value times a number between two; that number where the value is 0.
+    Factors {
+        /// The least.
+        low: f64,
+        /// The greatest.
+        high: f64,
+    },
+    /// One of these.
+    Values(Vec<f64>),
+    /// It never varies.
+    Fixed,
 }
 
 /// The type of a scalar argument.
@@ -337,15 +355,29 @@ pub enum Distribution {
     },
     /// Normal, each row of the last axis at its own scale between 1e-3 and 1e3.
     Mixed {},
+    /// Normal, about a centre that goes evenly along an axis, so that the largest elements stand at a known end.
+    Ramp {
+        /// The axis, counted from the last, which is -1.
+        axis: i32,
+        /// The centre at the axis's beginning.
+        first: f64,
+        /// The centre at its end.
+        last: f64,
+        /// The width about the centre; 0 is none.
+        std: f64,
+    },
 }
 
 /// A shape with a name.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Workload {
     /// Its name.
     pub name: String,
     /// The value of every axis, in the order of the lab's axes.
     pub axes: Vec<(String, i64)>,
+    /// The scalars that were drawn for it; the others, and all of those that a lab names, have the lab's values.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub scalars: Vec<(String, f64)>,
 }
 
 /// The values that an axis may take when shapes are drawn.
@@ -624,6 +656,11 @@ impl Tensor {
 }
 
 impl Workload {
+    /// Makes a shape with the lab's scalars.
+    pub fn new(name: impl Into<String>, axes: Vec<(String, i64)>) -> Self {
+        Self { name: name.into(), axes, scalars: Vec::new() }
+    }
+
     /// Returns an axis's value.
     pub fn axis(&self, name: &str) -> Option<i64> {
         self.axes.iter().find(|(axis, _)| axis == name).map(|(_, value)| *value)

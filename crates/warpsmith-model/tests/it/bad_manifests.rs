@@ -323,6 +323,48 @@ fn a_tolerance_of_zero() {
 }
 
 #[test]
+fn tolerances_that_zeros_are_within() {
+    let refused = |replaced: &str, by: &str, words: &str| {
+        let errors = after_replacing("lab.toml", replaced, by);
+        assert!(errors.contains(words) && errors.contains("calibrate"), "{errors}");
+    };
+    refused("norm_eps    = 2", "norm_eps    = 1e7", "`norm_eps` allows an error of 1.19 times");
+    refused(
+        "element_eps = 4",
+        "element_eps = 1e9",
+        "`element_eps` allows an element to be off by 119",
+    );
+    let wide = "default = { mixed = {} }\ntolerance_scale = 1e8";
+    refused("default = { mixed = {} }", wide, "widened by the `tolerance_scale` of `mixed");
+}
+
+#[test]
+fn a_ramp_along_an_axis_that_a_tensor_does_not_have() {
+    let ramp = |axis: i32| {
+        let ramp = format!("ramp = {{ axis = {axis}, first = 0.0, last = 9.0, std = 1.0 }}");
+        after_replacing("lab.toml", "mixed = {}", &ramp)
+    };
+    assert!(ramp(-2).contains("has 1 axes, so there is no axis -2"), "{}", ramp(-2));
+    assert!(ramp(0).contains("counted from the last one"), "{}", ramp(0));
+}
+
+#[test]
+fn scalars_that_cannot_be_drawn() {
+    let refused = |draw: &str, words: &str| {
+        let scalar = format!(
+            "[[scalar]]\nname = \"s\"\ndtype = \"i64\"\nvalue = \"3\"\ndraw = {draw}\n\n[reference]"
+        );
+        let errors = after_replacing("lab.toml", "[reference]", &scalar);
+        assert!(errors.contains(words), "{errors}");
+    };
+    refused("{ factors = [2.0, 1.0] }", "the lower one first");
+    refused("{ values = [] }", "`values` is empty");
+    refused("{ values = [0.5, 1.0] }", "must be whole");
+    refused("{ }", "`draw` is `{ factors");
+    refused("{ values = [1], factors = [1.0, 2.0] }", "`draw` is `{ factors");
+}
+
+#[test]
 fn a_bad_distribution() {
     let errors = after_replacing("lab.toml", "std = 1.0", "std = -1.0");
     insta::assert_snapshot!(errors, @r#"

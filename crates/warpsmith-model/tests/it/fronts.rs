@@ -37,7 +37,7 @@ fn lab() -> Lab {
 
 fn shape(n: i64, d: i64) -> Workload {
     let axes = vec![("N".to_string(), n), ("D".to_string(), d)];
-    Workload { name: "a shape".to_string(), axes }
+    Workload::new("a shape", axes)
 }
 
 #[test]

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
 use warpsmith_device::bind;
+use warpsmith_device::coverage::{self, Coverage};
 use warpsmith_model::lab::{Kernel, TargetKind, parse_kernel};
 use warpsmith_model::stats::{geomean, median};
 use warpsmith_model::{
@@ -41,6 +42,10 @@ pub struct CheckArgs {
     /// Seconds that a launch may take before its process is ended
     #[arg(long, value_name = "SECONDS")]
     deadline: Option<f64>,
+    /// Say, too, which branches of the kernels the lab's small shapes and distributions never take (CPU; runs the
+    /// kernels unconfined, with gcc's counters, so it is for your own)
+    #[arg(long)]
+    coverage: bool,
     /// Leave memcheck, racecheck and initcheck out of the gate on CUDA; the evidence says so
     #[arg(long)]
     no_sanitizer: bool,
@@ -106,7 +111,13 @@ pub fn run(context: &Context, arguments: CheckArgs) -> Result<()> {
         .into_iter()
         .map(|kernel| arguments.kernel.params(&kernel).map(|params| (kernel, params)))
         .collect::<Result<_>>()?;
+    if arguments.coverage && loaded.lab.target != TargetKind::Cpu {
+        bail!(
+            "--coverage is counted by a C compiler; kernels for a GPU have no counters\nhint: leave it out"
+        );
+    }
     let lab = arguments.lab.clone();
+    let mut covered = Vec::new();
     let (run, trials) = with_campaign(context, &lab, settings, |campaign| {
         summary::announce(campaign);
         if !arguments.quick {
@@ -142,6 +153,13 @@ pub fn run(context: &Context, arguments: CheckArgs) -> Result<()> {
             };
             say(line(kernel, &trial));
             trial.gate_notes().for_each(|note| say(format!("            {note}")));
+            if arguments.coverage {
+                let (lab, device) = (&campaign.loaded.lab, &campaign.environment.device);
+                let folder = context.project.artifacts();
+                let seed = trial.job.seed;
+                let counted = coverage::of_kernel(lab, kernel, params, device, &folder, seed)?;
+                covered.push((kernel.name.clone(), counted));
+            }
             trials.push((kernel.expect.unwrap_or(Verdict::Passed), trial));
         }
         if trials.is_empty() {
@@ -165,9 +183,14 @@ pub fn run(context: &Context, arguments: CheckArgs) -> Result<()> {
                 })
             })
             .collect();
-        json(&serde_json::json!({ "run": run, "checks": rows }))?;
+        let mut document = serde_json::json!({ "run": run, "checks": rows });
+        if arguments.coverage {
+            document["coverage"] = covered.iter().map(coverage_json).collect();
+        }
+        json(&document)?;
     } else {
         table(&trials);
+        covered.iter().for_each(|(kernel, counted)| coverage_table(kernel, counted));
     }
     if failed > 0 {
         let words =
@@ -175,6 +198,43 @@ pub fn run(context: &Context, arguments: CheckArgs) -> Result<()> {
         return Err(CliFailure::Candidate(words).into());
     }
     Ok(())
+}
+
+fn coverage_json((kernel, counted): &(String, Coverage)) -> serde_json::Value {
+    let untaken: Vec<serde_json::Value> = counted
+        .untaken
+        .iter()
+        .map(|it| {
+            serde_json::json!({
+                "file": it.file,
+                "line": it.line,
+                "function": it.function,
+                "branches_untaken": it.branches.map(|(untaken, _)| untaken),
+                "branches": it.branches.map(|(_, all)| all),
+                "text": it.text,
+            })
+        })
+        .collect();
+    serde_json::json!({ "kernel": kernel, "shapes": counted.shapes, "untaken": untaken })
+}
+
+fn coverage_table(kernel: &str, counted: &Coverage) {
+    let shapes = counted.shapes;
+    if counted.untaken.is_empty() {
+        result(format!("\n  {kernel}: {shapes} small shapes take every branch"));
+        return;
+    }
+    result(format!("\n  {kernel}: never taken on {shapes} small shapes under any distribution"));
+    let mut table = Table::new(&["where", "function", "never taken", "line"], &[]);
+    for it in &counted.untaken {
+        let what = match it.branches {
+            Some((untaken, all)) => format!("{untaken} of {all} branches"),
+            None => "the line".to_string(),
+        };
+        let place = format!("{}:{}", it.file, it.line);
+        table.row(vec![place, it.function.clone(), what, it.text.clone()]);
+    }
+    result(table.render());
 }
 
 /// Returns the author's parameters with some of them replaced.

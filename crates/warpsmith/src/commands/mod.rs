@@ -2,6 +2,7 @@
 
 mod ablate;
 mod build;
+mod calibrate;
 pub(crate) mod check;
 mod clock;
 pub(crate) mod compare;
@@ -90,6 +91,7 @@ struct Common {
 enum Command {
     Run(run::RunArgs),
     Check(check::CheckArgs),
+    Calibrate(calibrate::CalibrateArgs),
     Micro(micro::MicroArgs),
     Tune(tune::TuneArgs),
     Evolve(evolve::EvolveArgs),
@@ -148,6 +150,7 @@ pub fn dispatch(cli: Cli) -> Result<()> {
     match cli.command {
         Command::Run(arguments) => run::run(&context, arguments),
         Command::Check(arguments) => check::run(&context, arguments),
+        Command::Calibrate(arguments) => calibrate::run(&context, arguments),
         Command::Micro(arguments) => micro::run(&context, arguments),
         Command::Tune(arguments) => tune::run(&context, arguments),
         Command::Evolve(arguments) => evolve::run(&context, arguments),

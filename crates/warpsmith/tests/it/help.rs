@@ -6,10 +6,34 @@ use crate::support::{Project, text};
 fn help_lists_every_command_with_one_line() {
     let help = Project::new().ok(&["--help"]);
     for command in [
-        "run", "check", "micro", "tune", "compare", "report", "export", "runs", "show", "resume",
-        "new", "doctor", "schema", "setup", "build", "evidence", "profile", "simulate", "space",
-        "convert", "evolve", "replay", "import", "fastp", "mcp", "front",
+        "run",
+        "check",
+        "micro",
+        "tune",
+        "compare",
+        "report",
+        "export",
+        "runs",
+        "show",
+        "resume",
+        "new",
+        "doctor",
+        "schema",
+        "setup",
+        "build",
+        "evidence",
+        "profile",
+        "simulate",
+        "space",
+        "convert",
+        "evolve",
+        "replay",
+        "import",
+        "fastp",
+        "mcp",
+        "front",
         "verify",
+        "calibrate",
     ] {
         assert!(help.contains(&format!("  {command} ")), "`{command}` is not in\n{help}");
     }

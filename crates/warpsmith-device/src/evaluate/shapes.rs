@@ -1,0 +1,498 @@
+//! The shapes that the full gate draws: small ones from the lab's ranges, larger ones between these and the
+//! workloads and beyond, and ones near a workload.
+//!
+//! Extents are drawn by their logarithm, since kernels change their ways with the order of magnitude, and in
+//! classes (odd, even, multiples of vectors), since those are what kernels treat differently. Axes that list
+//! values keep to these. What a kernel serves is up to its `requires`, and what was left out is noted.
+
+use warpsmith_model::LEFT_OUT_NOTE;
+use warpsmith_model::lab::{ElementType, Range, Workload};
+use warpsmith_model::rng::Rng;
+
+use super::bench::{Bench, Stop};
+use crate::bind;
+use crate::error::DeviceError;
+
+/// Shapes that are drawn from the lab's ranges.
+const SMALL_SHAPES: usize = 6;
+/// Draws until that many are found that the kernel serves.
+const MOST_DRAWS: usize = 200;
+/// Draws until a larger shape is found that is served and affordable.
+const MOST_LARGER_DRAWS: usize = 60;
+/// How far from a workload's extents those of a shape near it may lie: a quarter, or this much.
+const NEAR: i64 = 8;
+/// Shapes that differ from a workload along one axis, where answers are cheap; at least one always.
+const LEAST_ONE_AXIS: usize = 6;
+/// Larger shapes at most.
+const MOST_LARGER: usize = 12;
+/// Neighbouring extents of workloads that are closer than this leave nothing between them that shapes near
+/// them do not cover.
+const LEAST_GAP: f64 = 1.25;
+/// A gap in which an extent may be this many times another is divided.
+const MOST_GAP: f64 = 4.0;
+/// How far beyond the largest workload an extent may lie, and the work and the bytes of a whole shape.
+const BEYOND: i64 = 2;
+const MOST_WORK: f64 = 1.5;
+/// What the answers for larger shapes may cost: this share of one answer on every workload, or these
+/// seconds. The same for shapes that differ along one axis.
+const SHARE_OF_ANSWERS: f64 = 0.5;
+const ANSWERS_S: f64 = 0.25;
+
+/// What an extent is made of, where kernels look at that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Class {
+    Odd,
+    /// Even, but no multiple of eight.
+    Even,
+    /// A multiple of eight, or of a larger power of two.
+    Eights,
+    Any,
+}
+
+const CLASSES: [Class; 4] = [Class::Odd, Class::Even, Class::Eights, Class::Any];
+
+/// Draws an integer between two, both included, evenly over its logarithm.
+fn log_uniform(least: i64, most: i64, rng: &mut Rng) -> i64 {
+    let (low, high) = (least.max(1) as f64, (most.max(1) + 1) as f64);
+    let drawn = (low.ln() + rng.unit() * (high / low).ln()).exp() as i64;
+    drawn.clamp(least, most)
+}
+
+/// Moves an extent to the nearest of a class that lies between two, both included; none where there is none.
+fn snap(value: i64, class: Class, least: i64, most: i64, rng: &mut Rng) -> Option<i64> {
+    let step = match class {
+        Class::Any => return Some(value),
+        Class::Odd | Class::Even => 2,
+        // The widest vectors and tiles that fit between the bounds have their turn, too.
+        Class::Eights => 8 << rng.below(4),
+    };
+    let fits = |value: &i64| {
+        (least..=most).contains(value)
+            && match class {
+                Class::Odd => value % 2 != 0,
+                Class::Even => value % 2 == 0 && value % 8 != 0,
+                Class::Eights | Class::Any => value % 8 == 0,
+            }
+    };
+    let below = value.div_euclid(step) * step;
+    let further = [below, below + step, below - step, below + 2 * step, below + 1, below - 1];
+    let eights = [value.div_euclid(8) * 8, value.div_euclid(8) * 8 + 8];
+    let candidates = further.into_iter().chain(eights).filter(fits);
+    candidates.min_by_key(|candidate| (candidate - value).abs())
+}
+
+/// Draws an extent of a class between two, both included; of any class where there is none.
+fn draw_between(least: i64, most: i64, class: Class, rng: &mut Rng) -> i64 {
+    let drawn = log_uniform(least, most, rng);
+    snap(drawn, class, least, most, rng).unwrap_or(drawn)
+}
+
+/// Draws small shapes from the lab's ranges.
+pub(super) fn small(bench: &mut Bench<'_>) -> Result<Vec<Workload>, Stop> {
+    let lab = bench.lab;
+    if lab.ranges.is_empty() {
+        let note = "the lab states no [ranges], so no further shapes were drawn";
+        bench.notes.push(note.to_string());
+        return Ok(Vec::new());
+    }
+    let mut rng = Rng::derive(bench.seed, "drawn shapes");
+    let mut classes = CLASSES;
+    rng.shuffle(&mut classes);
+    let mut shapes: Vec<Workload> = Vec::new();
+    for draw in 0..MOST_DRAWS {
+        if shapes.len() == SMALL_SHAPES {
+            break;
+        }
+        let class = classes[draw % classes.len()];
+        let axes = lab.ranges.iter().map(|(axis, range)| {
+            let value = match range {
+                // Half of them evenly: most of a range lies at its upper end.
+                Range::Span { min, max } if rng.below(2) == 0 => {
+                    min + rng.below((max - min + 1) as usize) as i64
+                }
+                Range::Span { min, max } => draw_between(*min, *max, class, &mut rng),
+                Range::Values(values) => values[rng.below(values.len())],
+            };
+            (axis.clone(), value)
+        });
+        let shape = Workload::new("drawn", axes.collect());
+        if !shapes.contains(&shape) && bench.subject.serves(&shape)? {
+            shapes.push(shape);
+        }
+    }
+    if shapes.len() < SMALL_SHAPES {
+        bench.notes.push(format!(
+            "{LEFT_OUT_NOTE}serves {} of {MOST_DRAWS} shapes drawn from the lab's ranges; checked on these",
+            shapes.len()
+        ));
+    }
+    shapes.iter().map(|shape| Ok(bind::with_drawn_scalars(lab, shape, bench.seed)?)).collect()
+}
+
+/// An axis with the parts of it that shapes are drawn from.
+struct Axis {
+    name: String,
+    /// What the lab's range allows for the smallest shapes.
+    small: Vec<i64>,
+    is_span: bool,
+    /// Between the range and the workloads, between these, and beyond: bounds, both included.
+    gaps: Vec<(i64, i64)>,
+}
+
+fn axes_of(bench: &Bench<'_>) -> Vec<Axis> {
+    let lab = bench.lab;
+    // Beyond its range such an axis has no meaning.
+    let chooses_a_type = |axis: &str| {
+        lab.tensors.iter().any(
+            |tensor| matches!(&tensor.dtype, ElementType::ByAxis { axis: by, .. } if by == axis),
+        )
+    };
+    let parts = |(name, range): &(String, Range)| {
+        let (min, max) = match range {
+            Range::Span { min, max } => (min, max),
+            Range::Values(values) => {
+                let (name, small) = (name.clone(), values.clone());
+                return Axis { name, small, is_span: false, gaps: Vec::new() };
+            }
+        };
+        let mut marks: Vec<i64> = vec![*max];
+        if !chooses_a_type(name) {
+            marks.extend(lab.workloads.iter().filter_map(|it| it.axis(name)).filter(|it| it > max));
+            marks.sort_unstable();
+            let largest = marks.last().copied().unwrap_or(*max);
+            marks.push(largest.saturating_mul(BEYOND) + 1);
+        }
+        let gaps = marks.windows(2).flat_map(|pair| {
+            let (least, most) = (pair[0] + 1, pair[1] - 1);
+            let is_wide = pair[1] as f64 >= LEAST_GAP * pair[0].max(1) as f64;
+            if is_wide && least <= most { pieces(least, most) } else { Vec::new() }
+        });
+        Axis { name: name.clone(), gaps: gaps.collect(), small: vec![*min, *max], is_span: true }
+    };
+    lab.ranges.iter().map(parts).collect()
+}
+
+/// Divides a gap evenly, by its logarithm, into pieces that are not too wide.
+fn pieces(least: i64, most: i64) -> Vec<(i64, i64)> {
+    let ratio = (most + 1) as f64 / least as f64;
+    let count = (ratio.ln() / MOST_GAP.ln()).ceil().max(1.0) as i32;
+    let bound = |idx: i32| match idx {
+        idx if idx == count => most + 1,
+        idx => (least as f64 * ratio.powf(f64::from(idx) / f64::from(count))).round() as i64,
+    };
+    let all = (0..count).map(|idx| (bound(idx), bound(idx + 1) - 1));
+    all.filter(|(least, most)| least <= most).collect()
+}
+
+/// Draws shapes above the ranges, so that on every axis something lies in every gap: between the ranges and
+/// the workloads, between workloads, and beyond the largest. As many as answers are affordable for.
+pub(super) fn larger(bench: &mut Bench<'_>, workloads: &[Workload]) -> Result<Vec<Workload>, Stop> {
+    let axes = axes_of(bench);
+    let mut rng = Rng::derive(bench.seed, "larger shapes");
+    let mut open: Vec<(usize, usize)> = axes
+        .iter()
+        .enumerate()
+        .flat_map(|(axis, parts)| (0..parts.gaps.len()).map(move |gap| (axis, gap)))
+        .collect();
+    rng.shuffle(&mut open);
+    let limit = Limit::of(bench, workloads)?;
+    let mut left_s = limit.answers_s;
+    let mut shapes = Vec::new();
+    let mut left_out = Vec::new();
+    while let Some((axis, gap)) = open.pop() {
+        let mut found = None;
+        for draw in 0..MOST_LARGER_DRAWS {
+            if shapes.len() == MOST_LARGER {
+                break;
+            }
+            // Other axes seek what is open, too, at first; small extents are always affordable.
+            let ambition = 1.0 - draw as f64 / MOST_LARGER_DRAWS as f64;
+            let shape = draw_larger(&axes, (axis, gap), &open, ambition, &mut rng);
+            if !bench.subject.serves(&shape)? || !limit.allows(bench, &shape)? {
+                continue;
+            }
+            let answer_s = answer_s(bench, &shape)?;
+            if answer_s <= left_s {
+                left_s -= answer_s;
+                found = Some(shape);
+                break;
+            }
+        }
+        match found {
+            Some(shape) => {
+                open.retain(|(axis, gap)| {
+                    let (least, most) = axes[*axis].gaps[*gap];
+                    let value = shape.axis(&axes[*axis].name);
+                    !value.is_some_and(|value| (least..=most).contains(&value))
+                });
+                shapes.push(bind::with_drawn_scalars(bench.lab, &shape, bench.seed)?);
+            }
+            None => {
+                let (least, most) = axes[axis].gaps[gap];
+                left_out.push(format!("{} from {least} to {most}", axes[axis].name));
+            }
+        }
+    }
+    if !left_out.is_empty() {
+        left_out.sort();
+        bench.notes.push(format!(
+            "{LEFT_OUT_NOTE}no larger shape was drawn with {}: not served, or the answers would cost too much",
+            left_out.join(", ")
+        ));
+    }
+    Ok(shapes)
+}
+
+/// Draws a shape with one axis in a gap; each other axis lies in a gap of its own that nothing lies in yet,
+/// or anywhere, or, the lower the ambition, among the small extents.
+fn draw_larger(
+    axes: &[Axis],
+    (axis, gap): (usize, usize),
+    open: &[(usize, usize)],
+    ambition: f64,
+    rng: &mut Rng,
+) -> Workload {
+    let one_class = CLASSES[rng.below(CLASSES.len())];
+    let is_mixed = rng.below(2) == 0;
+    let values = axes.iter().enumerate().map(|(idx, parts)| {
+        let class = if is_mixed { CLASSES[rng.below(CLASSES.len())] } else { one_class };
+        let value = if idx == axis {
+            let (least, most) = parts.gaps[gap];
+            draw_between(least, most, class, rng)
+        } else if !parts.is_span {
+            parts.small[rng.below(parts.small.len())]
+        } else {
+            let own: Vec<usize> =
+                open.iter().filter(|(axis, _)| *axis == idx).map(|(_, gap)| *gap).collect();
+            let (least, most) = match own.as_slice() {
+                [] => (parts.small[0], parts.small[1]),
+                _ if rng.unit() > ambition => (parts.small[0], parts.small[1]),
+                own => parts.gaps[own[rng.below(own.len())]],
+            };
+            draw_between(least, most, class, rng)
+        };
+        (parts.name.clone(), value)
+    });
+    Workload::new("larger", values.collect())
+}
+
+/// What a larger shape, and the answers for all of them, may cost.
+struct Limit {
+    work: f64,
+    bytes: f64,
+    answers_s: f64,
+}
+
+impl Limit {
+    fn of(bench: &mut Bench<'_>, workloads: &[Workload]) -> Result<Self, Stop> {
+        let mut limit = Self { work: 0.0, bytes: 0.0, answers_s: 0.0 };
+        for workload in &bench.lab.workloads {
+            let size = bind::work_size(bench.lab, workload)?;
+            limit.work = limit.work.max(MOST_WORK * (size.flops + size.bytes));
+            limit.bytes = limit.bytes.max(MOST_WORK * bind::total_bytes(bench.lab, workload)?);
+        }
+        limit.answers_s = allowance_s(bench, workloads)?;
+        Ok(limit)
+    }
+
+    /// Says whether a shape is one of the lab's at all, and no larger than what the lab's machine is made for.
+    fn allows(&self, bench: &Bench<'_>, shape: &Workload) -> Result<bool, DeviceError> {
+        if !bind::is_shape(bench.lab, shape) {
+            return Ok(false);
+        }
+        let size = bind::work_size(bench.lab, shape)?;
+        Ok(size.flops + size.bytes <= self.work
+            && bind::total_bytes(bench.lab, shape)? <= self.bytes)
+    }
+}
+
+/// Returns the seconds that the answers for one kind of further shapes may cost.
+fn allowance_s(bench: &mut Bench<'_>, workloads: &[Workload]) -> Result<f64, DeviceError> {
+    let mut all_s = 0.0;
+    for workload in workloads {
+        all_s += answer_s(bench, workload)?;
+    }
+    Ok((SHARE_OF_ANSWERS * all_s).max(ANSWERS_S))
+}
+
+fn answer_s(bench: &mut Bench<'_>, shape: &Workload) -> Result<f64, DeviceError> {
+    bench.corpus.answer_s(bench.target, bench.lab, shape, bench.seed)
+}
+
+/// Draws a shape near a workload: every axis that spans a range is a little shorter. Proof shapes and drawn
+/// ones are small and workloads are round, so a kernel could look after remainders in the small ones and rely
+/// on round extents in all others. None where there is no axis that could be shorter.
+pub(super) fn shorter(
+    bench: &mut Bench<'_>,
+    workload: &Workload,
+) -> Result<Option<Workload>, Stop> {
+    let mut rng = Rng::derive(bench.seed, &format!("near {}", workload.name));
+    let least_of = |axis: &str, value: i64| match range_of(bench, axis) {
+        Some(Range::Span { min, .. }) => (value - (value / 4).max(NEAR)).max(*min),
+        Some(Range::Values(_)) | None => value,
+    };
+    let spans: Vec<(String, i64, i64)> = workload
+        .axes
+        .iter()
+        .map(|(axis, value)| (axis.clone(), least_of(axis, *value), *value))
+        .collect();
+    if spans.iter().all(|(_, least, value)| least >= value) {
+        return Ok(None);
+    }
+    for draw in 0..MOST_DRAWS {
+        let mut shorter = |least: i64, value: i64| {
+            let drawn = least + rng.below((value - least) as usize) as i64;
+            // Odd at first: a multiple of nothing that kernels like. Some serve such multiples alone.
+            if draw == 0 && (drawn | 1) < value { drawn | 1 } else { drawn }
+        };
+        let axes = spans
+            .iter()
+            .map(|(axis, least, value)| {
+                let extent = if least < value { shorter(*least, *value) } else { *value };
+                (axis.clone(), extent)
+            })
+            .collect();
+        let shape = Workload::new(format!("near {}", workload.name), axes);
+        if bench.subject.serves(&shape)? {
+            return Ok(Some(bind::with_drawn_scalars(bench.lab, &shape, bench.seed)?));
+        }
+    }
+    bench.notes.push(format!(
+        "{LEFT_OUT_NOTE}serves none of {MOST_DRAWS} shapes drawn near {}, so it was checked on no other of \
+         that size",
+        workload.name
+    ));
+    Ok(None)
+}
+
+fn range_of<'a>(bench: &Bench<'a>, axis: &str) -> Option<&'a Range> {
+    bench.lab.ranges.iter().find(|(name, _)| name == axis).map(|(_, range)| range)
+}
+
+/// Draws shapes that differ from a workload along one axis: a little longer or shorter, odd, even or whole
+/// vectors. At least one for all workloads together, and more as far as answers are cheap.
+pub(super) fn one_axis(
+    bench: &mut Bench<'_>,
+    workloads: &[Workload],
+) -> Result<Vec<Workload>, Stop> {
+    let mut rng = Rng::derive(bench.seed, "one axis");
+    // Every workload in turn, and every way to differ in turn, along every axis in turn: those that come first
+    // are the ones that are affordable, and they differ in all three.
+    let mut ways: Vec<(bool, Class)> = [true, false]
+        .into_iter()
+        .flat_map(|is_longer| {
+            [Class::Odd, Class::Even, Class::Eights].map(move |class| (is_longer, class))
+        })
+        .collect();
+    let spans: Vec<(String, i64)> = bench
+        .lab
+        .ranges
+        .iter()
+        .filter_map(|(axis, range)| match range {
+            Range::Span { min, .. } => Some((axis.clone(), *min)),
+            Range::Values(_) => None,
+        })
+        .collect();
+    let mut order: Vec<usize> = (0..workloads.len()).collect();
+    let mut turns = Vec::new();
+    for (axis, min) in &spans {
+        rng.shuffle(&mut ways);
+        for (turn, (is_longer, class)) in ways.iter().enumerate() {
+            if turn % workloads.len().max(1) == 0 {
+                rng.shuffle(&mut order);
+            }
+            let workload = order[turn % order.len()];
+            turns.push((turn, workload, axis.clone(), *min, *is_longer, *class));
+        }
+    }
+    rng.shuffle(&mut turns);
+    turns.sort_by_key(|(turn, ..)| *turn);
+    let wanted = LEAST_ONE_AXIS.max(workloads.len());
+    let mut left_s = allowance_s(bench, workloads)?;
+    let mut shapes: Vec<Workload> = Vec::new();
+    for (_, workload, axis, min, is_longer, class) in turns {
+        if shapes.len() == wanted {
+            break;
+        }
+        let workload = &workloads[workload];
+        let Some(value) = workload.axis(&axis) else { continue };
+        let reach = (value / 4).max(NEAR);
+        let (least, most) = match is_longer {
+            true => (value + 1, value + reach),
+            false => ((value - reach).max(min), value - 1),
+        };
+        if least > most {
+            continue;
+        }
+        let drawn = log_uniform(least, most, &mut rng);
+        let Some(extent) = snap(drawn, class, least, most, &mut rng) else { continue };
+        let mut shape = workload.clone();
+        shape.name = format!("near {}", workload.name);
+        for (name, value) in &mut shape.axes {
+            if *name == axis {
+                *value = extent;
+            }
+        }
+        if !bind::is_shape(bench.lab, &shape) || !bench.subject.serves(&shape)? {
+            continue;
+        }
+        let answer_s = answer_s(bench, &shape)?;
+        if answer_s > left_s && !shapes.is_empty() {
+            continue;
+        }
+        left_s -= answer_s;
+        shapes.push(bind::with_drawn_scalars(bench.lab, &shape, bench.seed)?);
+    }
+    Ok(shapes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn extents_are_drawn_over_all_orders_of_magnitude() {
+        let mut rng = Rng::new(3);
+        let drawn: Vec<i64> = (0..4000).map(|_| log_uniform(1, 10_000, &mut rng)).collect();
+        for (least, most) in [(1, 9), (10, 99), (100, 999), (1000, 10_000)] {
+            let share = drawn.iter().filter(|it| (least..=most).contains(*it)).count();
+            assert!((700..1300).contains(&share), "{share} from {least} to {most}");
+        }
+        assert!((0..100).all(|_| log_uniform(7, 7, &mut rng) == 7));
+    }
+
+    #[test]
+    fn wide_gaps_are_divided_without_a_hole() {
+        assert_eq!(pieces(100, 350), [(100, 350)]);
+        assert_eq!(pieces(5, 5), [(5, 5)]);
+        for (least, most) in [(1, 1), (61, 1023), (201, 100_000), (2, 33_000_000)] {
+            let all = pieces(least, most);
+            assert_eq!((all[0].0, all[all.len() - 1].1), (least, most));
+            assert!(all.windows(2).all(|pair| pair[0].1 + 1 == pair[1].0), "{all:?}");
+            assert!(all.iter().all(|(low, high)| *high as f64 / *low as f64 <= MOST_GAP * 1.5));
+        }
+    }
+
+    #[test]
+    fn an_extent_is_moved_to_its_class_within_its_bounds() {
+        let mut rng = Rng::new(4);
+        for _ in 0..2000 {
+            let least = 1 + rng.below(300) as i64;
+            let most = least + rng.below(300) as i64;
+            let value = log_uniform(least, most, &mut rng);
+            for class in CLASSES {
+                let Some(moved) = snap(value, class, least, most, &mut rng) else {
+                    assert!(most - least < 16, "{class:?} from {least} to {most}");
+                    continue;
+                };
+                assert!((least..=most).contains(&moved));
+                match class {
+                    Class::Odd => assert!(moved % 2 == 1, "{moved}"),
+                    Class::Even => assert!(moved % 2 == 0 && moved % 8 != 0, "{moved}"),
+                    Class::Eights => assert!(moved % 8 == 0, "{moved}"),
+                    Class::Any => assert_eq!(moved, value),
+                }
+            }
+        }
+    }
+}
