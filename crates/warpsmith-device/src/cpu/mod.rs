@@ -185,9 +185,8 @@ impl Cpu {
         let plan = session_plan(None, &arena, 0, &self.cpus);
         let (control_file, page) = ControlPage::create(CONTROL_WORDS).map_err(&measuring)?;
         let outputs = Outputs::create(arena, &[], 0, &mut Shelf::default()).map_err(&measuring)?;
-        let hello = runner
-            .instruct(&plan, &[control_file.as_fd()], START_DEADLINE)
-            .map_err(&measuring)?;
+        let hello =
+            runner.instruct(&plan, &[control_file.as_fd()], START_DEADLINE).map_err(&measuring)?;
         let session = CpuSession::begin(Parts {
             runner,
             page,

@@ -271,9 +271,10 @@ impl CpuSession {
     fn charge(&self, span: Span, commands: u32) -> Clocked {
         let own = self.idle.as_ref().and_then(|idle| idle.borrow().typical()).unwrap_or_default();
         let seconds = span.seconds - own.seconds * f64::from(commands);
-        let ticks = span.ticks.zip(own.ticks.or(Some(0))).map(|(all, own)| {
-            all.saturating_sub(own * u64::from(commands))
-        });
+        let ticks = span
+            .ticks
+            .zip(own.ticks.or(Some(0)))
+            .map(|(all, own)| all.saturating_sub(own * u64::from(commands)));
         Clocked { elapsed_s: seconds.max(CLOCK_STEP_S), ticks, state: None }
     }
 
