@@ -66,7 +66,7 @@ fn shapes(lab: &Lab, rng: &mut Rng) -> Vec<Workload> {
     for _ in 0..DRAWN {
         let draw = |(axis, range): (&String, &Range)| (axis.clone(), within(range, None, rng));
         let axes = lab.ranges.iter().map(|(axis, range)| (axis, range)).map(draw).collect();
-        shapes.push(Workload { name: "drawn".to_string(), axes });
+        shapes.push(Workload { name: "drawn".to_string(), axes, scalars: Default::default() });
     }
     for workload in &lab.workloads {
         for _ in 0..DRAWN_BELOW / lab.workloads.len().max(1) + 1 {
@@ -79,7 +79,7 @@ fn shapes(lab: &Lab, rng: &mut Rng) -> Vec<Workload> {
                     *value = within(range, Some(*value), rng);
                 }
             }
-            shapes.push(Workload { name: "drawn".to_string(), axes });
+            shapes.push(Workload { name: "drawn".to_string(), axes, scalars: Default::default() });
         }
     }
     shapes
