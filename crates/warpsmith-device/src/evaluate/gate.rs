@@ -134,7 +134,7 @@ pub(super) struct Gated {
 /// Judges the candidate on a real workload.
 pub(super) fn workload(bench: &mut Bench<'_>, workload: &Workload) -> Result<Gated, Stop> {
     let program = bench.program(workload)?;
-    let (cases, rescaled) = gate_cases(bench, workload)?;
+    let GateCases { own: cases, rescaled } = gate_cases(bench, workload)?;
     let name = &workload.name;
     let mut gated = Gated { error: ErrorSize::default(), fastest_s: f64::INFINITY };
 
@@ -169,12 +169,17 @@ pub(super) fn workload(bench: &mut Bench<'_>, workload: &Workload) -> Result<Gat
     Ok(gated)
 }
 
+/// What a candidate is judged on at a real workload.
+struct GateCases {
+    /// With the lab's scalars.
+    own: Vec<Arc<Case>>,
+    /// With others, where the lab has scalars that vary.
+    rescaled: Option<Arc<Case>>,
+}
+
 /// Returns two contents of the first distribution and one of each other, as far as answers are cheap. One of
 /// the others, where the lab has scalars that vary, with other scalars: a kernel could know a workload's own.
-fn gate_cases(
-    bench: &mut Bench<'_>,
-    workload: &Workload,
-) -> Result<(Vec<Arc<Case>>, Option<Arc<Case>>), Stop> {
+fn gate_cases(bench: &mut Bench<'_>, workload: &Workload) -> Result<GateCases, Stop> {
     let (lab, seed) = (bench.lab, bench.seed);
     let mut cases = bench.corpus.cases(bench.target, lab, workload, 0, seed, Want::Exactly(2))?;
     let mut further: Vec<usize> = (1..lab.inputs.len()).collect();
@@ -214,7 +219,7 @@ fn gate_cases(
         let want = Want::Exactly(1);
         cases.extend(bench.corpus.cases(bench.target, lab, workload, inputs, seed, want)?);
     }
-    Ok((cases, rescaled))
+    Ok(GateCases { own: cases, rescaled })
 }
 
 fn outputs(session: &dyn Session, slot: usize, program: &Program) -> Vec<Vec<u8>> {
