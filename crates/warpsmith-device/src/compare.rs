@@ -23,7 +23,9 @@ use crate::evaluate::{
     Look, ProgramError, Stop, Subject, input_changed, judge_case, launch_outcome, output_bytes,
     system_seed,
 };
-use crate::target::{Artifact, CaseId, Extent, Fault, Program, Session, Target, Unit};
+use crate::target::{
+    Artifact, CaseId, Extent, Fault, Program, Session, Surroundings, Target, Unit,
+};
 use crate::trace;
 
 /// One side of a comparison.
@@ -614,7 +616,9 @@ impl Ring<'_> {
                     Some(python) => python,
                     None => target,
                 };
-                host.open(program, &corner.ids[..n_cases], self.options.launch_deadline)
+                // No rival was there, and nothing of theirs is.
+                let (ids, deadline) = (&corner.ids[..n_cases], self.options.launch_deadline);
+                host.open_in(Surroundings::Fresh, program, ids, deadline)
             }
         };
         let launched = opened.and_then(|mut session| {

@@ -65,6 +65,12 @@ pub trait Target {
         Ok(None)
     }
 
+    /// Says what in a program's machine code a person should know before trusting what a gate found; nothing where
+    /// the target cannot read machine code.
+    fn remarks(&self, _artifact: &Artifact) -> Vec<String> {
+        Vec::new()
+    }
+
     /// Runs programs once each under a sanitizer.
     fn sanitize(
         &mut self,
@@ -84,6 +90,29 @@ pub trait Target {
         cases: &[CaseId],
         deadline: Duration,
     ) -> Result<Box<dyn Session>, Fault>;
+
+    /// Opens a session as [`Target::open`] does, where nobody else has been. A target that starts a fresh
+    /// process for every session has nothing to do.
+    fn open_in(
+        &mut self,
+        _surroundings: Surroundings,
+        program: &Program,
+        cases: &[CaseId],
+        deadline: Duration,
+    ) -> Result<Box<dyn Session>, Fault> {
+        self.open(program, cases, deadline)
+    }
+}
+
+/// Who was in the process that a session is opened in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Surroundings {
+    /// Whoever ran before, and may have left something: good enough to choose by, never for the record.
+    Shared,
+    /// Nobody.
+    Fresh,
+    /// Those of the last session that was opened in fresh or kept surroundings, and who opens it is the same.
+    Kept,
 }
 
 /// A loaded program with its cases. Dropping it ends its process.

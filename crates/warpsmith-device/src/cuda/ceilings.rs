@@ -20,6 +20,8 @@ const DEADLINE: Duration = Duration::from_secs(30);
 const FAR_FLOATS: u64 = 64 << 20;
 /// Floats of an array that stays in the second-level cache: 8 MiB.
 const NEAR_FLOATS: u64 = 2 << 20;
+/// Floats that a harmless kernel copies.
+const HARMLESS_FLOATS: u64 = 4096;
 const READINGS: usize = 6;
 /// Empty launches whose median is the floor, back to back in one reading.
 const EMPTY_LAUNCHES: usize = 48;
@@ -71,6 +73,25 @@ pub(crate) fn measure(target: &mut dyn Target, info: &CudaInfo) -> Result<Ceilin
 pub(crate) fn launch_floor(target: &mut dyn Target, info: &CudaInfo) -> Result<f64, DeviceError> {
     let artifact = compile(target, info)?;
     floor_with(target, &artifact)
+}
+
+/// Returns a kernel that does nothing wrong, with inputs: what does not run under some tool may be the
+/// tool's fault.
+pub(crate) fn harmless(
+    target: &mut dyn Target,
+    info: &CudaInfo,
+) -> Result<(Program, CaseId), Fault> {
+    let ours = |error: DeviceError| match error {
+        DeviceError::Target { source, .. } => source,
+        other => Fault::Broken {
+            what: "preparing a harmless kernel".to_string(),
+            source: std::io::Error::other(other.to_string()),
+        },
+    };
+    let artifact = compile(target, info).map_err(ours)?;
+    let plans = plans(HARMLESS_FLOATS);
+    let case = stage(target, &plans).map_err(ours)?;
+    Ok((program(&artifact, &plans, "copy", 1, THREADS, 0), case))
 }
 
 fn floor_with(target: &mut dyn Target, artifact: &Artifact) -> Result<f64, DeviceError> {

@@ -44,7 +44,7 @@ const FLUSHES: usize = 5;
 
 pub(super) type Result<T> = std::result::Result<T, DriverError>;
 
-fn check(doing: &'static str, code: sys::CUresult) -> Result<()> {
+pub(super) fn check(doing: &'static str, code: sys::CUresult) -> Result<()> {
     if code == sys::CUresult::CUDA_SUCCESS {
         return Ok(());
     }
@@ -285,8 +285,12 @@ impl Buffer {
     /// Copies bytes to an offset.
     pub(super) fn write(&self, offset: usize, content: &[u8]) -> Result<()> {
         assert!(offset + content.len() <= self.bytes, "copies stay inside of the buffer");
-        let at = self.at + offset as u64;
-        // SAFETY: the range is inside of the buffer and the source is a live slice.
+        Self::write_at(self.at + offset as u64, content)
+    }
+
+    /// Copies bytes to an address, which must be mapped.
+    pub(super) fn write_at(at: u64, content: &[u8]) -> Result<()> {
+        // SAFETY: the source is a live slice; a range that is not the device's memory is refused.
         let code = unsafe { sys::cuMemcpyHtoD_v2(at, content.as_ptr().cast(), content.len()) };
         check("copying to the device", code)?;
         // The call returns when the source has been read, which may be before it has arrived.
@@ -294,21 +298,38 @@ impl Buffer {
         check("copying to the device", unsafe { sys::cuStreamSynchronize(std::ptr::null_mut()) })
     }
 
+    /// Copies bytes on the device, without a kernel, from one address to another.
+    pub(super) fn copy_at(to: u64, from: u64, bytes: usize) -> Result<()> {
+        // SAFETY: a range that is not the device's memory is refused; the null stream is always there.
+        unsafe {
+            check("copying on the device", sys::cuMemcpyDtoD_v2(to, from, bytes))?;
+            check("copying on the device", sys::cuStreamSynchronize(std::ptr::null_mut()))
+        }
+    }
+
     /// Copies bytes from an offset.
     pub(super) fn read(&self, offset: usize, content: &mut [u8]) -> Result<()> {
         assert!(offset + content.len() <= self.bytes, "copies stay inside of the buffer");
-        let at = self.at + offset as u64;
-        // SAFETY: the range is inside of the buffer and the target is a live slice.
+        Self::read_at(self.at + offset as u64, content)
+    }
+
+    /// Copies bytes from an address, which must be mapped.
+    pub(super) fn read_at(at: u64, content: &mut [u8]) -> Result<()> {
+        // SAFETY: the target is a live slice; a range that is not the device's memory is refused.
         let code = unsafe { sys::cuMemcpyDtoH_v2(content.as_mut_ptr().cast(), at, content.len()) };
         check("copying from the device", code)
     }
 
-    /// Fills a range with a repeated element of 1, 2 or 4 bytes, and waits until it is filled: kernels run
-    /// on a stream that does not wait for this one.
+    /// Fills a range with a repeated element, see [`Buffer::fill_at`].
     pub(super) fn fill(&self, offset: usize, bytes: usize, element: &[u8]) -> Result<()> {
         assert!(offset + bytes <= self.bytes, "fills stay inside of the buffer");
-        let at = self.at + offset as u64;
-        // SAFETY: the range is inside of the buffer.
+        Self::fill_at(self.at + offset as u64, bytes, element)
+    }
+
+    /// Fills what lies at an address, which must be mapped, with a repeated element of 1, 2 or 4 bytes, and
+    /// waits until it is filled: kernels run on a stream that does not wait for this one.
+    pub(super) fn fill_at(at: u64, bytes: usize, element: &[u8]) -> Result<()> {
+        // SAFETY: a range that is not the device's memory is refused.
         let code = unsafe {
             match element {
                 [a] => sys::cuMemsetD8_v2(at, *a, bytes),
@@ -318,7 +339,7 @@ impl Buffer {
                 }
                 other => {
                     let content: Vec<u8> = other.iter().copied().cycle().take(bytes).collect();
-                    return self.write(offset, &content);
+                    return Self::write_at(at, &content);
                 }
             }
         };

@@ -1,36 +1,44 @@
 //! The CUDA target: kernels compiled for the device at run time, run by a process that owns the device.
 //!
 //! [`Cuda`] is the [`Target`]. It has a CPU target inside, for the lab's reference, which is plain C:
-//! what is compiled by a C compiler runs there. The device itself belongs to a process of its own
-//! ([`device_main`]), which a fault or a hang of a kernel takes along; the next session starts another.
+//! what is compiled by a C compiler runs there. The device belongs to processes of their own
+//! ([`device_main`]), which a fault or a hang of a kernel takes along. One of them lives as long as the
+//! target, for the oracle, libraries and ranking; whoever is judged or timed for the record gets another.
 //! [`compile_main`] is what a binary calls when it finds itself started as a compile process.
 
+mod arena;
 pub(crate) mod ceilings;
 mod compile;
 mod cublaslt;
-mod digest;
 mod driver;
+mod failure;
 pub mod identity;
 pub(crate) mod limits;
 pub mod loops;
+mod mapped;
 mod monitor;
 pub mod ncu;
 mod nvcc;
 mod nvrtc;
 mod process;
+mod ranges;
 pub mod readiness;
+mod remote;
 pub mod sanitizer;
 pub mod sass;
 mod server;
+mod session;
 mod stamps;
 pub mod toolkit;
+mod vault;
+mod watch;
 mod wire;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use warpsmith_model::lab::{Role, ScalarType};
@@ -41,17 +49,16 @@ pub use nvcc::NVCC;
 pub use nvrtc::{COMPILE_ARGUMENT, compile_main};
 pub use server::{DEVICE_ARGUMENT, device_main};
 
-use crate::cpu::{Cpu, CpuConfig, poison};
+use crate::cpu::{Cpu, CpuConfig};
+use crate::sys::memory::MemoryFile;
 use crate::target::{
-    Artifact, CaseId, Clocked, Contents, Extent, Fault, GridProgram, Program, Sanitized, Sanitizer,
-    Sanitizers, Session, Target, TensorPlan, Unit, Watched,
+    Artifact, CaseId, Contents, Fault, GridProgram, Program, Sanitized, Sanitizer, Sanitizers,
+    Session, Surroundings, Target, TensorPlan, Unit, Watched,
 };
 use crate::trace;
-use process::{DeviceProcess, Window};
-use wire::{
-    Ask, Clock, GUARD_BYTES, GemmWire, LaunchWire, MapWire, Reply, ScalarWire, SessionPlan,
-    TensorWire,
-};
+use process::{DeviceProcess, Windows};
+use remote::{ChangedInputs, CudaSession, Inputs, Place};
+use wire::{Ask, Floor, GemmWire, LaunchWire, MapWire, Reply, ScalarWire, SessionPlan, TensorWire};
 
 /// Describes a device of an architecture that is not at hand, for compiling: its names are known, its
 /// speed is not.
@@ -128,6 +135,10 @@ pub fn missing_compiler(parts_dir: &Path, name: &str) -> Option<String> {
 /// in.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// Processes that open their contexts ahead. More would not come sooner: the driver opens one after the
+/// other, some 0.2 s each, and each takes about half a gibibyte of the device's memory.
+const SPARES: usize = 2;
+
 /// How often it is looked whether a watched process has ended.
 const FINISH_LOOK: Duration = Duration::from_millis(5);
 
@@ -137,7 +148,17 @@ pub struct Cuda {
     config: CudaConfig,
     host: Cpu,
     info: DeviceInfo,
+    /// Lives as long as this does, unless a kernel takes it along.
     device: Arc<Mutex<DeviceProcess>>,
+    /// Whether inputs are out of reach of writes while a kernel runs.
+    seals_inputs: bool,
+    /// The process of the last session that had one of its own.
+    own: Option<Arc<Mutex<DeviceProcess>>>,
+    /// Processes that opened their contexts ahead.
+    spares: Vec<DeviceProcess>,
+    windows: Arc<Mutex<Windows>>,
+    /// Inputs that a kernel changed, by their case.
+    changed: ChangedInputs,
     cases: BTreeMap<usize, Staged>,
     next_case: usize,
     next_session: u64,
@@ -148,6 +169,8 @@ pub struct Cuda {
 struct Staged {
     tensors: Vec<TensorPlan>,
     contents: Contents,
+    /// The same for processes of sessions, once one asked.
+    file: Arc<OnceLock<MemoryFile>>,
     /// Where the reference sees them.
     on_host: Option<CaseId>,
     /// The device process that has them, by its number.
@@ -159,14 +182,10 @@ impl Cuda {
     pub fn new(config: CudaConfig) -> Result<Self, Fault> {
         let _step = trace::step("opening the device");
         let host = Cpu::new(config.host.clone())?;
-        let mut process = DeviceProcess {
-            exe: config.device_exe.clone(),
-            watcher: Vec::new(),
-            running: None,
-            number: 0,
-        };
+        let mut process = DeviceProcess::new(config.device_exe.clone(), &[]);
         let described = process.ask(&Ask::Describe, &[], PATIENCE)?;
-        let Reply::Device { name, l2_bytes, ticks_per_s, mut info } = described else {
+        let Reply::Device { name, l2_bytes, ticks_per_s, mut info, seals_inputs } = described
+        else {
             return Err(misuse("the device process did not describe its device"));
         };
         let parts_dir = config.host.cache_dir.parent().unwrap_or(Path::new("."));
@@ -188,6 +207,11 @@ impl Cuda {
             host,
             info,
             device: Arc::new(Mutex::new(process)),
+            seals_inputs,
+            own: None,
+            spares: Vec::new(),
+            windows: Arc::default(),
+            changed: Arc::default(),
             cases: BTreeMap::new(),
             next_case: 0,
             next_session: 0,
@@ -201,9 +225,14 @@ impl Cuda {
         environment.compilers.extend(compilers(self.parts_dir()));
         // The other protections are the host's, for the reference; a candidate is device code, which makes
         // no system calls and opens no files.
-        environment.isolation.sealed_inputs = Guard::Missing {
-            reason: "device memory cannot be sealed; inputs are compared after each launch that is judged"
-                .to_string(),
+        environment.isolation.sealed_inputs = match self.seals_inputs {
+            true => Guard::Active,
+            false => Guard::Missing {
+                reason:
+                    "this driver cannot map device memory for reading alone; inputs are compared \
+                     after each launch"
+                        .to_string(),
+            },
         };
         environment
     }
@@ -215,50 +244,6 @@ impl Cuda {
 
     fn process(&self) -> MutexGuard<'_, DeviceProcess> {
         self.device.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Runs as [`Target::watch`] does, with buffers that have no bytes to spare and hold nothing but inputs.
-    fn watch_bare(
-        &self,
-        watcher: &[OsString],
-        runs: &[(&Program, CaseId)],
-        deadline: Duration,
-    ) -> Result<Watched, Fault> {
-        let mut process = self.watched_process(watcher);
-        process.ask(&Ask::Strip, &[], PATIENCE)?;
-        self.run_watched(process, runs, deadline)
-    }
-
-    fn watched_process(&self, watcher: &[OsString]) -> DeviceProcess {
-        let exe = self.config.device_exe.clone();
-        DeviceProcess { exe, watcher: watcher.to_vec(), running: None, number: 0 }
-    }
-
-    fn run_watched(
-        &self,
-        mut process: DeviceProcess,
-        runs: &[(&Program, CaseId)],
-        deadline: Duration,
-    ) -> Result<Watched, Fault> {
-        let mut fault = None;
-        for (program, case) in runs {
-            if program.grid.is_none() {
-                return Err(misuse("only kernels are watched"));
-            }
-            let staged = self.cases.get(&case.0).ok_or_else(not_staged)?;
-            let ran = process.run_once(program, *case, &staged.contents, deadline);
-            match ran {
-                Ok(()) => {}
-                Err(crashed @ (Fault::Crashed(_) | Fault::TimedOut { .. })) => {
-                    fault = Some(crashed);
-                    break;
-                }
-                Err(other) => return Err(other),
-            }
-        }
-        // Whatever happened, the watcher has something to say about it.
-        let status = process.finish(deadline)?;
-        Ok(Watched { status, fault })
     }
 
     /// Opens a session of the reference, on the CPU.
@@ -284,59 +269,94 @@ impl Cuda {
         self.host.open(program, &on_host, deadline)
     }
 
-    fn open_on_device(
+    /// Opens a session in the process that lives as long as this target and that others used before.
+    fn open_shared(
         &mut self,
         program: &Program,
         cases: &[CaseId],
         deadline: Duration,
     ) -> Result<Box<dyn Session>, Fault> {
-        let _step = trace::step("opening a session on the device");
-        let module = match program.gemm {
-            None => module_of(program)?,
-            Some(_) => Vec::new(),
-        };
-        let mut process = self.device.lock().unwrap_or_else(PoisonError::into_inner);
+        let device = Arc::clone(&self.device);
+        let mut process = device.lock().unwrap_or_else(PoisonError::into_inner);
         let number = process.alive()?;
         for case in cases {
             let staged = self.cases.get_mut(&case.0).ok_or_else(not_staged)?;
             if staged.on_device != Some(number) {
-                process.stage(case.0, &staged.contents, true)?;
+                process.stage(case.0, &staged.contents)?;
                 staged.on_device = Some(number);
             }
         }
-        let plan = session_plan(program, cases, module.len());
+        drop(process);
+        self.open_in_process(device, program, cases, deadline, Vec::new())
+    }
+
+    /// Opens a session in a process of its own. Inputs get there when they are launched.
+    fn open_alone(
+        &mut self,
+        program: &Program,
+        cases: &[CaseId],
+        deadline: Duration,
+        device: Arc<Mutex<DeviceProcess>>,
+    ) -> Result<Box<dyn Session>, Fault> {
+        let contents = cases.iter().map(|case| {
+            let staged = self.cases.get(&case.0).ok_or_else(not_staged)?;
+            let (contents, file) = (Arc::clone(&staged.contents), Arc::clone(&staged.file));
+            Ok(Some(Inputs { contents, file }))
+        });
+        let contents = contents.collect::<Result<Vec<_>, Fault>>()?;
+        self.open_in_process(device, program, cases, deadline, contents)
+    }
+
+    fn open_in_process(
+        &mut self,
+        device: Arc<Mutex<DeviceProcess>>,
+        program: &Program,
+        cases: &[CaseId],
+        deadline: Duration,
+        to_stage: Vec<Option<Inputs>>,
+    ) -> Result<Box<dyn Session>, Fault> {
         let session = self.next_session;
         self.next_session += 1;
-        let ask = Ask::Open { session, plan: Box::new(plan) };
-        let Reply::Opened { remark } = process.ask(&ask, &[&module], PATIENCE)? else {
-            return Err(misuse("the device process opened no session"));
-        };
-        let outputs: Vec<(usize, usize)> = (0..program.tensors.len())
-            .filter(|idx| program.tensors[*idx].role == Role::Output)
-            .map(|idx| (idx, program.tensors[idx].bytes()))
-            .collect();
-        let slot_bytes = outputs.iter().map(|(_, bytes)| bytes + 2 * GUARD_BYTES).sum::<usize>();
-        let window = match process.window((slot_bytes * cases.len()).max(1)) {
-            Ok(window) => window,
-            Err(fault) => {
-                let _ = process.ask(&Ask::Close { session }, &[], PATIENCE);
-                return Err(fault);
-            }
-        };
-        drop(process);
-        Ok(Box::new(CudaSession {
-            device: Arc::clone(&self.device),
-            number,
+        let place = Place {
+            device,
             session,
             deadline,
             ticks_per_s: self.info.ticks_per_s.unwrap_or(1e9),
-            window: Some(window),
-            slot_bytes,
-            fetched: vec![false; cases.len()],
-            outputs,
-            lost: None,
-            remark,
-        }))
+            windows: Arc::clone(&self.windows),
+            changed: Arc::clone(&self.changed),
+            to_stage,
+        };
+        Ok(Box::new(CudaSession::open(place, program, cases)?))
+    }
+
+    /// Returns a process that nobody has used yet, and starts the next ones: opening a context takes a third
+    /// of a second, which passes while this one is at work.
+    fn fresh_process(&mut self) -> Result<DeviceProcess, Fault> {
+        let make = || DeviceProcess::new(self.config.device_exe.clone(), &[]);
+        let mut process = match self.spares.is_empty() {
+            true => make(),
+            false => self.spares.remove(0),
+        };
+        process.alive()?;
+        while self.spares.len() < SPARES {
+            let mut spare = make();
+            spare.alive()?;
+            self.spares.push(spare);
+        }
+        // Whatever befell a process before a candidate is let in is not the candidate's doing.
+        if process.ask(&Ask::Describe, &[], PATIENCE).is_err() {
+            process = make();
+            process.ask(&Ask::Describe, &[], PATIENCE).map_err(|fault| match fault {
+                Fault::Crashed(cause) => {
+                    misuse(&format!("a device process does not start: {cause}"))
+                }
+                Fault::TimedOut { limit_s } => {
+                    misuse(&format!("a device process does not start within {limit_s} s"))
+                }
+                other => other,
+            })?;
+        }
+        Ok(process)
     }
 }
 
@@ -362,6 +382,7 @@ impl Target for Cuda {
         let staged = Staged {
             tensors: tensors.to_vec(),
             contents: Arc::clone(contents),
+            file: Arc::default(),
             on_host: None,
             on_device: None,
         };
@@ -374,20 +395,15 @@ impl Target for Cuda {
         if let Some(on_host) = staged.on_host {
             return self.host.changed_input(on_host);
         }
-        let mut process = self.process();
-        if staged.on_device != Some(process.number) || process.running.is_none() {
-            return None;
-        }
-        let input = match process.ask(&Ask::Changed { case: case.0 }, &[], PATIENCE) {
-            Ok(Reply::Changed(input)) => input?,
-            // Inputs that cannot be looked at count as changed: nobody may be judged on them.
-            _ => 0,
-        };
+        // What is staged is out of a kernel's reach; it is its own copy that a kernel changes.
+        let changed = self.changed.lock().unwrap_or_else(PoisonError::into_inner);
+        let input = *changed.get(&case.0)?;
         (0..staged.tensors.len()).filter(|idx| staged.tensors[*idx].role == Role::Input).nth(input)
     }
 
     fn unstage(&mut self, case: CaseId) {
         let Some(staged) = self.cases.remove(&case.0) else { return };
+        self.changed.lock().unwrap_or_else(PoisonError::into_inner).remove(&case.0);
         if let Some(on_host) = staged.on_host {
             self.host.unstage(on_host);
         }
@@ -425,12 +441,19 @@ impl Target for Cuda {
         runs: &[(&Program, CaseId)],
         deadline: Duration,
     ) -> Result<Watched, Fault> {
-        let process = self.watched_process(watcher);
-        self.run_watched(process, runs, deadline)
+        self.watch_on(watcher, Floor::Guarded, runs, deadline)
     }
 
     fn sanitizers(&self) -> Result<Option<Sanitizers>, Fault> {
         sanitizer::describe(self.parts_dir()).map(Some)
+    }
+
+    fn remarks(&self, artifact: &Artifact) -> Vec<String> {
+        // Without a disassembler nothing is said; `doctor` tells whether there is one.
+        toolkit::find(self.parts_dir())
+            .and_then(|toolkit| sass::functions(&toolkit, artifact))
+            .map(|functions| sass::telltales(&functions))
+            .unwrap_or_default()
     }
 
     fn sanitize(
@@ -449,10 +472,33 @@ impl Target for Cuda {
         deadline: Duration,
     ) -> Result<Box<dyn Session>, Fault> {
         if program.grid.is_some() || program.gemm.is_some() {
-            self.open_on_device(program, cases, deadline)
+            self.open_shared(program, cases, deadline)
         } else {
             self.open_on_host(program, cases, deadline)
         }
+    }
+
+    fn open_in(
+        &mut self,
+        surroundings: Surroundings,
+        program: &Program,
+        cases: &[CaseId],
+        deadline: Duration,
+    ) -> Result<Box<dyn Session>, Fault> {
+        // Libraries are trusted, and what they choose is chosen once.
+        if surroundings == Surroundings::Shared || program.grid.is_none() {
+            return self.open(program, cases, deadline);
+        }
+        let kept = self.own.take().filter(|process| {
+            let process = process.lock().unwrap_or_else(PoisonError::into_inner);
+            surroundings == Surroundings::Kept && process.running.is_some()
+        });
+        let device = match kept {
+            Some(device) => device,
+            None => Arc::new(Mutex::new(self.fresh_process()?)),
+        };
+        self.own = Some(Arc::clone(&device));
+        self.open_alone(program, cases, deadline, device)
     }
 }
 
@@ -532,144 +578,6 @@ fn session_plan(program: &Program, cases: &[CaseId], module_bytes: usize) -> Ses
         launches: launches.collect(),
         maps: maps.collect(),
         gemm,
-    }
-}
-
-/// A session in the device process.
-#[derive(Debug)]
-struct CudaSession {
-    device: Arc<Mutex<DeviceProcess>>,
-    /// The process that has it.
-    number: u64,
-    session: u64,
-    deadline: Duration,
-    ticks_per_s: f64,
-    /// The outputs with their guards, slot by slot, as the last launch of each left them; none after the
-    /// session has given it back.
-    window: Option<Window>,
-    slot_bytes: usize,
-    /// By slot, whether its outputs are in the window.
-    fetched: Vec<bool>,
-    /// The output tensors and their sizes.
-    outputs: Vec<(usize, usize)>,
-    /// Why the session cannot go on.
-    lost: Option<String>,
-    /// What a library chose.
-    remark: Option<String>,
-}
-
-impl CudaSession {
-    fn process(&self) -> Result<MutexGuard<'_, DeviceProcess>, Fault> {
-        let process = self.device.lock().unwrap_or_else(PoisonError::into_inner);
-        if process.number != self.number || process.running.is_none() {
-            let source = io::Error::other("the device process that had this session has ended");
-            return Err(Fault::Broken { what: "using the device".to_string(), source });
-        }
-        Ok(process)
-    }
-
-    fn clocked(&self, cases: &[usize], clock: Clock) -> Result<Clocked, Fault> {
-        let ask = Ask::Launch { session: self.session, slots: cases.to_vec(), clock };
-        match self.process()?.ask(&ask, &[], self.deadline)? {
-            Reply::Clocked { seconds, state } => {
-                Ok(Clocked { elapsed_s: seconds, ticks: None, state })
-            }
-            Reply::Counted { ticks: Some(ticks), state } => {
-                let elapsed_s = ticks as f64 / self.ticks_per_s;
-                Ok(Clocked { elapsed_s, ticks: Some(ticks), state })
-            }
-            _ => Err(misuse("the device process read no clock")),
-        }
-    }
-
-    fn fetch(&mut self, slot: usize) -> Result<(), Fault> {
-        let _step = trace::step("fetching outputs");
-        let window = self.window.as_ref().map_or(0, |window| window.number);
-        let offset = slot * self.slot_bytes;
-        let ask = Ask::Fetch { session: self.session, slot, window, offset };
-        self.process()?.ask(&ask, &[], PATIENCE)?;
-        self.fetched[slot] = true;
-        Ok(())
-    }
-
-    /// Returns an output with its guards; nothing for a slot that was never launched.
-    fn region(&self, slot: usize, output: usize) -> &[u8] {
-        let region_bytes = |(_, bytes): &(usize, usize)| bytes + 2 * GUARD_BYTES;
-        match &self.window {
-            Some(window) if self.fetched[slot] => {
-                let before: usize = self.outputs[..output].iter().map(region_bytes).sum();
-                let start = slot * self.slot_bytes + before;
-                &window.content()[start..start + region_bytes(&self.outputs[output])]
-            }
-            _ => &[],
-        }
-    }
-}
-
-impl Session for CudaSession {
-    fn launch(&mut self, cases: &[usize], extent: &Extent) -> Result<Clocked, Fault> {
-        let clock = match extent {
-            Extent::All => Clock::Cold,
-            Extent::Counted => Clock::Cycles,
-            Extent::Blocks(_) => {
-                let message = "a CUDA kernel has no blocks to launch alone".to_string();
-                return Err(Fault::Unavailable(message));
-            }
-        };
-        if let Some(reason) = &self.lost {
-            return Err(misuse(reason));
-        }
-        let clocked = self.clocked(cases, clock)?;
-        for slot in cases {
-            self.fetch(*slot)?;
-        }
-        Ok(clocked)
-    }
-
-    fn launch_warm(&mut self, cases: &[usize]) -> Result<Option<Clocked>, Fault> {
-        self.clocked(cases, Clock::Warm).map(Some)
-    }
-
-    fn remark(&self) -> Option<&str> {
-        self.remark.as_deref()
-    }
-
-    fn output(&self, case: usize, tensor: usize) -> &[u8] {
-        let idx = self.outputs.iter().position(|(output, _)| *output == tensor);
-        let idx = idx.expect("callers name an output of the program");
-        let region = self.region(case, idx);
-        region.get(GUARD_BYTES..region.len() - GUARD_BYTES.min(region.len())).unwrap_or_default()
-    }
-
-    fn overwritten_guard(&self, case: usize) -> Option<usize> {
-        self.outputs.iter().enumerate().find_map(|(idx, (tensor, size))| {
-            let region = self.region(case, idx);
-            let is_intact = region.is_empty()
-                || (poison::canary_intact(&region[..GUARD_BYTES])
-                    && poison::canary_intact(&region[GUARD_BYTES + size..]));
-            (!is_intact).then_some(*tensor)
-        })
-    }
-
-    fn poison(&mut self, case: usize) {
-        let ask = Ask::Poison { session: self.session, slot: case };
-        let poisoned = self.process().and_then(|mut process| process.ask(&ask, &[], PATIENCE));
-        if let Err(fault) = poisoned {
-            self.lost = Some(format!("the outputs could not be poisoned: {fault}"));
-        }
-    }
-}
-
-impl Drop for CudaSession {
-    fn drop(&mut self) {
-        let window = self.window.take();
-        if let Ok(mut process) = self.process() {
-            // A process that cannot be told has ended, and the session with it.
-            let _ = process.ask(&Ask::Close { session: self.session }, &[], PATIENCE);
-            if let Some(window) = window.filter(|_| process.number == self.number) {
-                process.give_back(window);
-            }
-        }
     }
 }
 

@@ -1,5 +1,6 @@
-//! The process that owns the device, seen from the worker: start it, ask it, replace it.
+//! A process that has a context on the device, seen from the worker: start it, ask it, replace it.
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::io::{self, Write};
 use std::net::Shutdown;
@@ -11,14 +12,14 @@ use std::time::{Duration, Instant};
 
 use warpsmith_model::CrashCause;
 
-use super::wire::{Ask, FailureKind, Reply};
-use super::{DEVICE_ARGUMENT, FINISH_LOOK, PATIENCE, broken, module_of, session_plan};
+use super::wire::{Ask, FailureKind, Floor, Reply};
+use super::{DEVICE_ARGUMENT, FINISH_LOOK, PATIENCE, broken, misuse, module_of, session_plan};
 use crate::sys::memory::{Mapping, MemoryFile};
 use crate::sys::process;
 use crate::sys::socket::{receive_message, send_descriptors, send_message};
 use crate::target::{CaseId, Fault, Program};
 
-/// The process that owns the device, and its successors.
+/// A process with a context, and its successors.
 #[derive(Debug)]
 pub(super) struct DeviceProcess {
     pub(super) exe: Option<PathBuf>,
@@ -31,20 +32,55 @@ pub(super) struct DeviceProcess {
 
 #[derive(Debug)]
 pub(super) struct Running {
-    child: Child,
+    /// There until it is waited for.
+    child: Option<Child>,
     socket: UnixStream,
-    /// Shared memory that no session uses at the moment; its pages are there already.
-    idle: Vec<Window>,
-    /// Counts what was ever shared.
-    n_windows: u64,
+    /// The numbers of the windows that it has.
+    windows: BTreeSet<u64>,
 }
 
-/// Memory that the device process puts outputs into.
+/// Memory that a device process puts outputs into.
 #[derive(Debug)]
 pub(super) struct Window {
     pub(super) number: u64,
     pub(super) bytes: usize,
     mapping: Mapping,
+    file: MemoryFile,
+}
+
+/// The windows of all processes: their pages are there already when the next session gets them.
+#[derive(Debug, Default)]
+pub(super) struct Windows {
+    idle: Vec<Window>,
+    /// The numbers of those that are in use or idle.
+    known: BTreeSet<u64>,
+    n_made: u64,
+}
+
+impl Windows {
+    /// Returns a window of at least this size; one that was given back, if it is large enough.
+    pub(super) fn take(&mut self, bytes: usize) -> Result<Window, Fault> {
+        let fitting = (0..self.idle.len()).filter(|idx| self.idle[*idx].bytes >= bytes);
+        if let Some(idx) = fitting.min_by_key(|idx| self.idle[*idx].bytes) {
+            return Ok(self.idle.swap_remove(idx));
+        }
+        // What is too small now was for smaller outputs, which are over or fit into this one.
+        for too_small in self.idle.drain(..) {
+            self.known.remove(&too_small.number);
+        }
+        let sharing = broken("sharing memory with the device process");
+        let file = MemoryFile::create(c"warpsmith outputs", bytes).map_err(&sharing)?;
+        let mapping = Mapping::shared(file.as_fd(), bytes).map_err(&sharing)?;
+        let number = self.n_made;
+        self.n_made += 1;
+        self.known.insert(number);
+        Ok(Window { number, bytes, mapping, file })
+    }
+
+    /// Takes a window back, for the next session.
+    pub(super) fn give_back(&mut self, window: Window) {
+        self.idle.push(window);
+    }
 }
 
 impl Window {
@@ -58,15 +94,22 @@ impl Window {
 
 impl Drop for Running {
     fn drop(&mut self) {
+        let Some(mut child) = self.child.take() else { return };
         // A watcher does not take along what it watches.
-        process::kill_descendants(self.child.id() as i32);
-        // Both fail only for a process that has ended already.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        process::kill_descendants(child.id() as i32);
+        // Fails only for a process that has ended already.
+        let _ = child.kill();
+        // The driver takes its time to clear a context away, and nobody needs to wait for that.
+        std::thread::spawn(move || child.wait());
     }
 }
 
 impl DeviceProcess {
+    /// A process that is started when it is first asked something.
+    pub(super) fn new(exe: Option<PathBuf>, watcher: &[OsString]) -> Self {
+        Self { exe, watcher: watcher.to_vec(), running: None, number: 0 }
+    }
+
     /// Makes sure that a process runs; returns its number.
     pub(super) fn alive(&mut self) -> Result<u64, Fault> {
         if self.running.is_none() {
@@ -80,7 +123,7 @@ impl DeviceProcess {
                 .spawn()
                 .map_err(&starting)?;
             self.number += 1;
-            self.running = Some(Running { child, socket, idle: Vec::new(), n_windows: 0 });
+            self.running = Some(Running { child: Some(child), socket, windows: BTreeSet::new() });
         }
         Ok(self.number)
     }
@@ -100,46 +143,47 @@ impl DeviceProcess {
     }
 
     /// Takes in the inputs of a case.
-    pub(super) fn stage(
-        &mut self,
-        case: usize,
-        contents: &[Vec<u8>],
-        judged: bool,
-    ) -> Result<(), Fault> {
+    pub(super) fn stage(&mut self, case: usize, contents: &[Vec<u8>]) -> Result<(), Fault> {
         let sizes = contents.iter().map(Vec::len).collect();
         let payload: Vec<&[u8]> = contents.iter().map(Vec::as_slice).collect();
-        self.ask(&Ask::Stage { case, sizes, judged }, &payload, PATIENCE)?;
+        self.ask(&Ask::Stage { case, sizes }, &payload, PATIENCE)?;
         Ok(())
     }
 
-    /// Returns memory of at least this size that is shared with the process; what was given back before,
-    /// if it is large enough.
-    pub(super) fn window(&mut self, bytes: usize) -> Result<Window, Fault> {
+    /// The same, from memory that holds them one behind the other.
+    pub(super) fn stage_shared(
+        &mut self,
+        case: usize,
+        contents: &[Vec<u8>],
+        file: &MemoryFile,
+    ) -> Result<(), Fault> {
         self.alive()?;
-        let sharing = broken("sharing memory with the device process");
-        let running = self.running.as_mut();
-        let running = running.ok_or_else(|| sharing(io::Error::other("no process")))?;
-        if let Some(idx) = running.idle.iter().position(|window| window.bytes >= bytes) {
-            return Ok(running.idle.swap_remove(idx));
-        }
-        // What is too small now was for smaller outputs, which are over or fit into this one.
-        let too_small = std::mem::take(&mut running.idle);
-        let number = running.n_windows;
-        running.n_windows += 1;
-        for window in too_small {
-            self.ask(&Ask::Unshare { window: window.number }, &[], PATIENCE)?;
-        }
-        let file = MemoryFile::create(c"warpsmith outputs", bytes).map_err(&sharing)?;
-        let mapping = Mapping::shared(file.as_fd(), bytes).map_err(&sharing)?;
-        self.ask_sharing(&Ask::Share { window: number, bytes }, file.as_fd())?;
-        Ok(Window { number, bytes, mapping })
+        let sizes = contents.iter().map(Vec::len).collect();
+        self.ask_sharing(&Ask::StageShared { case, sizes }, file.as_fd())?;
+        Ok(())
     }
 
-    /// Takes memory back, for the next session.
-    pub(super) fn give_back(&mut self, window: Window) {
-        if let Some(running) = &mut self.running {
-            running.idle.push(window);
+    /// Makes sure that the process has a window, and none that nobody else has any longer.
+    pub(super) fn share(&mut self, window: &Window, windows: &Windows) -> Result<(), Fault> {
+        self.alive()?;
+        let Some(running) = &mut self.running else { return Err(misuse("no device process")) };
+        let gone: Vec<u64> = running.windows.difference(&windows.known).copied().collect();
+        running.windows.retain(|number| windows.known.contains(number));
+        let is_new = running.windows.insert(window.number);
+        for window in gone {
+            self.ask(&Ask::Unshare { window }, &[], PATIENCE)?;
         }
+        if is_new {
+            let ask = Ask::Share { window: window.number, bytes: window.bytes };
+            self.ask_sharing(&ask, window.file.as_fd())?;
+        }
+        Ok(())
+    }
+
+    /// Says from now on what memory is like for those who watch.
+    pub(super) fn lay_floor(&mut self, floor: Floor) -> Result<(), Fault> {
+        self.ask(&Ask::Watched { floor }, &[], PATIENCE)?;
+        Ok(())
     }
 
     /// Runs a program once on a case, without a clock, and forgets both.
@@ -151,7 +195,7 @@ impl DeviceProcess {
         deadline: Duration,
     ) -> Result<(), Fault> {
         let module = module_of(program)?;
-        self.stage(case.0, contents, false)?;
+        self.stage(case.0, contents)?;
         let session = 0;
         let plan = Box::new(session_plan(program, &[case], module.len()));
         self.ask(&Ask::Open { session, plan }, &[&module], PATIENCE.max(deadline))?;
@@ -169,7 +213,8 @@ impl DeviceProcess {
         running.socket.shutdown(Shutdown::Both).map_err(&ending)?;
         let started = Instant::now();
         while started.elapsed() < deadline {
-            if let Some(status) = running.child.try_wait().map_err(&ending)? {
+            let ended = running.child.as_mut().map(Child::try_wait).transpose().map_err(&ending)?;
+            if let Some(Some(status)) = ended {
                 self.running = None;
                 return Ok(Some(status));
             }

@@ -1,24 +1,31 @@
 //! NVIDIA's compute-sanitizer: finds it, runs kernels under it, and reads what it says.
 //!
 //! A sanitizer sees what no output shows: an access beside a buffer, a race that was lucky so far, a
-//! read of memory that nobody wrote. Each of its tools runs the device process of its own, in which
-//! buffers have no bytes to spare and hold nothing but inputs, since what the harness puts around and
-//! into them for the gate would hide exactly what the tools look for.
+//! read of memory that nobody wrote. Each of its tools runs a device process of its own. Memory there is
+//! laid out as in the gate, so that a kernel cannot tell that it is watched; but for memcheck every tensor
+//! is an allocation of its own, and for initcheck outputs and scratch are untouched, since guards and poison
+//! would hide exactly what these look for.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use super::{Cuda, broken, toolkit};
+use warpsmith_model::CrashCause;
+
+use super::wire::Floor;
+use super::{Cuda, broken, ceilings, toolkit};
 use crate::cpu::artifacts;
-use crate::target::{CaseId, Fault, Flaw, Program, Sanitized, Sanitizer, Sanitizers};
+use crate::target::{CaseId, Fault, Flaw, Program, Sanitized, Sanitizer, Sanitizers, Target};
 
 /// The program.
 const PROGRAM: &str = "compute-sanitizer";
 
 /// How the program ends when it found something, so that nothing else is taken for it.
 const FOUND_STATUS: i32 = 77;
+
+/// The first version, by its year, that does not lose track of barriers that are in order.
+const FIRST_TO_FOLLOW: u32 = 2026;
 
 /// What makes the compiler say which line an instruction comes from.
 const LINE_FLAG: &str = "-lineinfo";
@@ -43,17 +50,10 @@ pub fn find(parts_dir: &Path) -> Result<PathBuf, Fault> {
 /// Describes the sanitizers of this machine.
 pub(super) fn describe(parts_dir: &Path) -> Result<Sanitizers, Fault> {
     let program = find(parts_dir)?;
-    let output = Command::new(&program)
-        .arg("--version")
-        .stdin(Stdio::null())
-        .output()
-        .map_err(broken("asking the sanitizer for its version"))?;
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    let version = version_in(&text).ok_or_else(|| {
+    let version = version(&program)?.ok_or_else(|| {
         Fault::Unavailable(format!(
-            "`{} --version` does not say a version ({}); `warpsmith setup cuda` provides a working one",
-            program.display(),
-            output.status
+            "`{} --version` does not say a version; `warpsmith setup cuda` provides a working one",
+            program.display()
         ))
     })?;
     Ok(Sanitizers {
@@ -63,18 +63,87 @@ pub(super) fn describe(parts_dir: &Path) -> Result<Sanitizers, Fault> {
     })
 }
 
+/// Asks the program for its version; none where it does not say one.
+fn version(program: &Path) -> Result<Option<String>, Fault> {
+    let output = Command::new(program)
+        .arg("--version")
+        .stdin(Stdio::null())
+        .output()
+        .map_err(broken("asking the sanitizer for its version"))?;
+    Ok(version_in(&String::from_utf8_lossy(&output.stdout)))
+}
+
+/// Says whether a version follows every barrier that kernels have: from CUDA 13.4 on, whose tools count
+/// by years.
+fn follows_barriers(version: String) -> bool {
+    let year = version.split('.').next().and_then(|year| year.parse::<u32>().ok());
+    year.is_some_and(|year| year >= FIRST_TO_FOLLOW)
+}
+
 fn version_in(text: &str) -> Option<String> {
     let line = text.lines().find_map(|line| line.trim().strip_prefix("Version "))?;
     line.split_whitespace().next().map(str::to_string)
 }
 
-/// Runs programs under one tool and says what it saw.
+/// Runs programs under one tool and says what it saw. A kernel that the tool cannot follow, or that does not
+/// run under it, is tried once more; if a harmless kernel then runs, it is the kernel's doing.
 pub(super) fn check(
     cuda: &mut Cuda,
     tool: Sanitizer,
     runs: &[(&Program, CaseId)],
     deadline: Duration,
 ) -> Result<Sanitized, Fault> {
+    match watched(cuda, tool, runs, deadline)? {
+        Seen::Told(told) => return Ok(told),
+        Seen::Refused(_) | Seen::Lost(_) => {}
+    }
+    let (words, is_refused) = match watched(cuda, tool, runs, deadline)? {
+        Seen::Told(told) => return Ok(told),
+        Seen::Refused(words) => (words, true),
+        Seen::Lost(words) => (words, false),
+    };
+    // Older versions lose track of barriers that are in order.
+    let is_trusted = is_refused || version(&find(cuda.parts_dir())?)?.is_some_and(follows_barriers);
+    if !is_trusted || !runs_harmless(cuda, tool, deadline)? {
+        return Ok(Sanitized::Doubtful(words));
+    }
+    let message = format!("{words}; twice, and other kernels run under it");
+    Ok(Sanitized::Flagged(Flaw { report: message.clone(), message }))
+}
+
+/// What a run under a tool comes to.
+enum Seen {
+    Told(Sanitized),
+    /// The kernel failed, which it does not elsewhere.
+    Refused(String),
+    /// The tool says that it may have missed something or be mistaken.
+    Lost(String),
+}
+
+/// Says whether a kernel of ours is clean under a tool.
+fn runs_harmless(cuda: &mut Cuda, tool: Sanitizer, deadline: Duration) -> Result<bool, Fault> {
+    let Some(info) = cuda.info.cuda.clone() else { return Ok(false) };
+    let (program, case) = ceilings::harmless(cuda, &info)?;
+    let seen = watched(cuda, tool, &[(&program, case)], deadline);
+    cuda.unstage(case);
+    Ok(matches!(seen?, Seen::Told(Sanitized::Clean)))
+}
+
+/// Returns what memory must be like for a tool to see what it looks for.
+fn floor(tool: Sanitizer) -> Floor {
+    match tool {
+        Sanitizer::Memcheck => Floor::Separate,
+        Sanitizer::Racecheck => Floor::Guarded,
+        Sanitizer::Initcheck => Floor::Untouched,
+    }
+}
+
+fn watched(
+    cuda: &mut Cuda,
+    tool: Sanitizer,
+    runs: &[(&Program, CaseId)],
+    deadline: Duration,
+) -> Result<Seen, Fault> {
     let program = find(cuda.parts_dir())?;
     let making = broken("making a folder for the sanitizer's log");
     let builds = artifacts::build_dir(&cuda.config.host.cache_dir);
@@ -83,7 +152,7 @@ pub(super) fn check(
     // The tools take a percent sign in the name for an escape; this name has none.
     let log_path = folder.path().join("log.txt");
     let watcher = command(&program, tool, &log_path);
-    let watched = cuda.watch_bare(&watcher, runs, deadline);
+    let watched = cuda.watch_on(&watcher, floor(tool), runs, deadline);
     // Where it did not come as far as opening its log, there is none, and what was said is empty.
     let log = std::fs::read(&log_path).unwrap_or_default();
     let log = String::from_utf8_lossy(&log);
@@ -94,31 +163,40 @@ pub(super) fn check(
     })?;
     if let Some(flaw) = first_flaw(&log) {
         return Ok(match misled(&log) {
-            None => Sanitized::Flagged(flaw),
-            Some(words) => Sanitized::Doubtful(format!("{words} (it reports: {})", flaw.message)),
+            None => Seen::Told(Sanitized::Flagged(flaw)),
+            Some(words) => Seen::Lost(format!("{words} (it reports: {})", flaw.message)),
         });
     }
     match watched.fault {
-        Some(Fault::TimedOut { limit_s }) => return Ok(Sanitized::Unfinished { limit_s }),
-        // The gate ran the same launches without it, so this is between the kernel and the tool.
+        Some(Fault::TimedOut { limit_s }) => {
+            return Ok(Seen::Told(Sanitized::Unfinished { limit_s }));
+        }
+        // A tool needs registers and memory of its own, and a kernel that uses all of them may have no launch
+        // beside it.
+        Some(Fault::Crashed(cause @ CrashCause::NotLoadable { .. })) => {
+            return Ok(Seen::Told(Sanitized::Doubtful(format!(
+                "the kernel cannot be launched under it: {cause}"
+            ))));
+        }
+        // The gate ran the same launches without it.
         Some(Fault::Crashed(cause)) => {
-            return Ok(Sanitized::Doubtful(format!("the kernel does not run under it: {cause}")));
+            return Ok(Seen::Refused(format!("the kernel does not run under it: {cause}")));
         }
         Some(fault) => return Err(no_verdict(tool, &fault.to_string(), &log)),
         None => {}
     }
     let Some(status) = watched.status else {
-        return Ok(Sanitized::Unfinished { limit_s: deadline.as_secs_f64() });
+        return Ok(Seen::Told(Sanitized::Unfinished { limit_s: deadline.as_secs_f64() }));
     };
     match summary(&log) {
         Some(0) if status.success() => match doubt(&log) {
-            None => Ok(Sanitized::Clean),
-            Some(words) => Ok(Sanitized::Doubtful(words)),
+            None => Ok(Seen::Told(Sanitized::Clean)),
+            Some(words) => Ok(Seen::Lost(words)),
         },
         // It counted something that it did not print in a form that is known here.
         Some(count) if count > 0 || status.code() == Some(FOUND_STATUS) => {
             let message = format!("{count} error(s) that it does not describe");
-            Ok(Sanitized::Flagged(Flaw { message, report: tail(&log) }))
+            Ok(Seen::Told(Sanitized::Flagged(Flaw { message, report: tail(&log) })))
         }
         _ => Err(no_verdict(tool, &format!("it ended with {status}"), &log)),
     }

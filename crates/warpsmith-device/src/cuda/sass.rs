@@ -49,6 +49,26 @@ pub fn functions(toolkit: &Toolkit, artifact: &Artifact) -> Result<Vec<Function>
     Ok(parse(&String::from_utf8_lossy(&output.stdout)))
 }
 
+/// Special registers that say when or where a kernel runs, and what they tell.
+const TELLTALES: [(&str, &str); 3] = [
+    ("SR_CLOCK", "the cycle counter: a kernel can tell by it that a sanitizer watches"),
+    (
+        "SR_GLOBALTIMER",
+        "the global timer: a kernel can tell by it that a sanitizer watches, or wait for a date",
+    ),
+    ("SMID", "the number of its multiprocessor: a kernel can behave differently on another device"),
+];
+
+/// Says which of them machine code reads.
+pub fn telltales(functions: &[Function]) -> Vec<String> {
+    let reads = |register: &str| {
+        let all = functions.iter().flat_map(|function| &function.instructions);
+        all.into_iter().any(|instruction| instruction.operands.contains(register))
+    };
+    let found = TELLTALES.iter().filter(|(register, _)| reads(register));
+    found.map(|(_, words)| format!("the machine code reads {words}")).collect()
+}
+
 /// Counts instructions by name, with their modifiers.
 pub fn count(functions: &[Function]) -> BTreeMap<String, u32> {
     let mut counts = BTreeMap::new();
@@ -122,5 +142,17 @@ mod tests {
         let named = |names: [&str; 4]| names.map(|name| (name.to_string(), 1)).into();
         assert_eq!(counts, named(["EXIT", "HGMMA.64x128x16.F32", "LDC", "LDGSTS.E.BYPASS.128"]));
         assert_eq!(without_modifiers(&counts), named(["EXIT", "HGMMA", "LDC", "LDGSTS"]));
+    }
+
+    #[test]
+    fn code_that_reads_clocks_is_told_from_code_that_does_not() {
+        let functions = parse(
+            "Function : k\n/*0000*/ CS2R R2, SR_CLOCKLO ;\n/*0010*/ S2R R4, SR_VIRTUALSMID ;\n\
+             /*0020*/ S2R R0, SR_TID.X ;\n",
+        );
+        let said = telltales(&functions);
+        assert_eq!(said.len(), 2, "{said:?}");
+        assert!(said[0].contains("cycle counter") && said[1].contains("multiprocessor"));
+        assert!(telltales(&parse("Function : k\n/*0000*/ S2R R0, SR_TID.X ;\n")).is_empty());
     }
 }

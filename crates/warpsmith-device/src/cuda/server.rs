@@ -5,25 +5,26 @@
 //! are device code: nothing of theirs runs here, so the clock and the launches are the harness's.
 
 use std::collections::HashMap;
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
 use std::os::fd::{AsFd, FromRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::rc::Rc;
 
-use cudarc::driver::sys::{CUfunction, CUresult, CUstream};
+use warpsmith_model::rng::Rng;
 use warpsmith_model::{DeviceState, stats};
 
-use super::cublaslt::{Library, Matrices, Product, Proposal};
-use super::digest::{Digester, WORD_BYTES};
-use super::driver::{self, Argument, Buffer, Context, DriverError, Extents, MapShape, Module};
+use super::cublaslt::{Library, Product, Proposal};
+use super::driver::{self, Buffer, Context};
+use super::failure::{failure, no_session, no_window, scratch_failure};
+use super::mapped;
 use super::monitor::Monitor;
+use super::ranges::Ranges;
+use super::session::{Session, Work, load_kernel};
 use super::stamps::Stamps;
-use super::wire::{
-    self, Ask, Clock, Failure, FailureKind, GUARD_BYTES, GemmWire, Reply, ScalarWire, SessionPlan,
-    TensorWire,
-};
-use crate::cpu::poison::{self, INPUT_SLACK};
+use super::vault::Vault;
+use super::wire::{self, Ask, Clock, Failure, FailureKind, Floor, GemmWire, Reply, SessionPlan};
 use crate::sys::memory::Mapping;
 use crate::sys::process;
 use crate::sys::socket::{receive_descriptors, receive_message, send_message};
@@ -43,8 +44,6 @@ const CHOOSING_ROUNDS: usize = 5;
 /// What NVIDIA recommends as workspace of cuBLAS: more on Hopper and later than before.
 const WORKSPACE_BYTES: usize = 32 << 20;
 const HOPPER_WORKSPACE_BYTES: usize = 64 << 20;
-/// Every byte of memory that a kernel is given or gives back: NaN in every element type.
-const LEFT_BEHIND: u8 = 0xff;
 
 /// Serves one worker. A binary calls this, before anything else, when its first argument is
 /// [`DEVICE_ARGUMENT`].
@@ -80,6 +79,10 @@ fn serve() -> io::Result<()> {
                 let descriptor = receive_descriptors(&socket, 1)?.remove(0);
                 Some(Mapping::shared(descriptor.as_fd(), *bytes)?)
             }
+            Ask::StageShared { sizes, .. } => {
+                let descriptor = receive_descriptors(&socket, 1)?.remove(0);
+                Some(Mapping::shared(descriptor.as_fd(), sizes.iter().sum())?)
+            }
             _ => None,
         };
         let answered = match &mut device {
@@ -110,11 +113,16 @@ struct Device {
     smem_per_block: u32,
     /// Made when cycles are first asked for.
     stamps: Option<Stamps>,
-    buffers: Buffers,
+    /// What memory is like where somebody watches; none where nobody does.
+    watched: Option<Floor>,
     /// Inputs on the device.
-    cases: HashMap<usize, Vec<Input>>,
-    /// Made when the first inputs are staged that will be judged.
-    digester: Option<Digester>,
+    vault: Vault,
+    /// Made for the first launch.
+    ranges: Option<Ranges>,
+    /// Whether inputs can be mapped for reading alone.
+    seals_inputs: bool,
+    /// Decides about addresses.
+    rng: Rng,
     /// What copies are timed with.
     copied: Option<[Buffer; 2]>,
     /// Memory that is shared with the worker, for outputs.
@@ -124,52 +132,6 @@ struct Device {
     library: Option<Rc<Library>>,
     /// Algorithms that were chosen, with the words for them: every session of a product uses the same.
     choices: Vec<(GemmWire, Proposal, String)>,
-}
-
-/// An input on the device.
-struct Input {
-    buffer: Buffer,
-    /// Of the buffer as it was staged; none when nobody will ask whether it changed.
-    digest: Option<u64>,
-}
-
-/// What buffers are like.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Buffers {
-    /// Between guards, and filled before a kernel sees them.
-    Guarded,
-    /// As large as they must be, and untouched except for inputs.
-    Bare,
-}
-
-impl Buffers {
-    /// Returns the bytes on either side of a tensor.
-    fn guard_bytes(self) -> usize {
-        match self {
-            Self::Guarded => GUARD_BYTES,
-            Self::Bare => 0,
-        }
-    }
-}
-
-struct Session {
-    plan: SessionPlan,
-    work: Work,
-    buffers: Buffers,
-    scratch: Vec<Buffer>,
-    /// By slot, the outputs in tensor order.
-    outputs: Vec<Vec<Buffer>>,
-}
-
-/// What a session runs.
-enum Work {
-    Kernel {
-        /// Unloaded after everything that refers to it.
-        _module: Module,
-        functions: Vec<CUfunction>,
-    },
-    /// A library's product of the tensors at these places.
-    Product { product: Product, a: usize, b: usize, c: usize },
 }
 
 impl Device {
@@ -183,6 +145,7 @@ impl Device {
             .map_err(|error| Failure { kind: FailureKind::NoDevice, message: error.to_string() })?;
         let (_, l2_bytes, info) = context.describe().map_err(failure)?;
         let monitor = context.bus_id().map_err(|error| error.to_string());
+        let seals_inputs = mapped::can_map_for_reading(&context).map_err(failure)?;
         Ok(Self {
             context,
             monitor: monitor.and_then(|bus_id| Monitor::open(&bus_id)),
@@ -190,9 +153,12 @@ impl Device {
             sms: info.sms,
             smem_per_block: info.smem_per_block,
             stamps: None,
-            buffers: Buffers::Guarded,
-            cases: HashMap::new(),
-            digester: None,
+            watched: None,
+            vault: Vault::default(),
+            ranges: None,
+            seals_inputs,
+            // The standard library seeds its hash tables with the system's randomness.
+            rng: Rng::new(RandomState::new().build_hasher().finish()),
             copied: None,
             windows: HashMap::new(),
             sessions: HashMap::new(),
@@ -207,35 +173,49 @@ impl Device {
                 let (name, l2_bytes, mut info) = self.context.describe().map_err(failure)?;
                 info.unmonitored = self.monitor.as_ref().err().cloned();
                 let ticks_per_s = self.context.ticks_per_s().map_err(failure)?;
-                Reply::Device { name, l2_bytes, ticks_per_s, info }
+                let seals_inputs = self.seals_inputs;
+                Reply::Device { name, l2_bytes, ticks_per_s, info, seals_inputs }
             }
-            Ask::Strip => {
-                self.buffers = Buffers::Bare;
+            Ask::Watched { floor } => {
+                self.watched = Some(*floor);
                 Reply::Done
             }
-            Ask::Stage { case, sizes, judged } => {
-                self.stage(*case, sizes, payload, *judged)?;
+            Ask::Stage { case, sizes } => {
+                self.vault.stage(&self.context, *case, sizes, payload).map_err(failure)?;
+                Reply::Done
+            }
+            Ask::StageShared { case, sizes } => {
+                let mapping = shared.ok_or_else(no_window)?;
+                // SAFETY: the worker wrote it before it asked, and nobody writes it again.
+                let content = unsafe { mapping.content() };
+                self.vault.stage(&self.context, *case, sizes, content).map_err(failure)?;
                 Reply::Done
             }
             Ask::Unstage { case } => {
-                self.cases.remove(case);
+                self.vault.unstage(*case);
                 Reply::Done
             }
-            Ask::Changed { case } => Reply::Changed(self.changed(*case)?),
             Ask::Open { session, plan } => {
                 let (opened, remark) = self.prepare(plan, payload)?;
                 self.sessions.insert(*session, opened);
                 Reply::Opened { remark }
             }
-            Ask::Launch { session, slots, clock } => self.launch(*session, slots, *clock)?,
+            Ask::Launch { session, slots, clock } => {
+                let mut launched = self.sessions.remove(session).ok_or_else(no_session)?;
+                let reply = self.launch(&mut launched, slots, *clock);
+                self.sessions.insert(*session, launched);
+                reply?
+            }
             Ask::Copy { bytes } => {
                 let seconds = self.time_copy(*bytes)?;
-                Reply::Clocked { seconds, state: self.state() }
+                Reply::Clocked { seconds, state: self.state(), spoilt: Vec::new() }
             }
             Ask::Limits => Reply::Limits(self.monitor.as_ref().ok().map(Monitor::limits)),
             Ask::Watch { session, slot } => {
-                let session = self.session(*session)?;
-                let mut arguments = [session.arguments(*slot, &self.cases)?];
+                let floor = self.watched.unwrap_or(Floor::Guarded);
+                let session = self.sessions.get_mut(session).ok_or_else(no_session)?;
+                session.lay_watched(&self.context, &self.vault, *slot, floor)?;
+                let mut arguments = [session.arguments(*slot)?];
                 session.enqueue(self.context.stream, &mut arguments).map_err(failure)?;
                 self.context.synchronize().map_err(failure)?;
                 Reply::Done
@@ -252,10 +232,6 @@ impl Device {
                 self.fetch(*session, *slot, *window, *offset)?;
                 Reply::Done
             }
-            Ask::Poison { session, slot } => {
-                self.session(*session)?.poison(*slot)?;
-                Reply::Done
-            }
             Ask::Close { session } => {
                 if let Some(closed) = self.sessions.remove(session) {
                     closed.scrub()?;
@@ -263,59 +239,6 @@ impl Device {
                 Reply::Done
             }
         })
-    }
-
-    fn stage(
-        &mut self,
-        case: usize,
-        sizes: &[usize],
-        payload: &[u8],
-        judged: bool,
-    ) -> Result<(), Failure> {
-        if judged && self.digester.is_none() {
-            self.digester = Some(Digester::new(self.sms).map_err(failure)?);
-        }
-        let mut inputs = Vec::new();
-        let mut rest = payload;
-        for size in sizes {
-            let (content, after) = rest.split_at(*size);
-            rest = after;
-            let guard_bytes = self.buffers.guard_bytes();
-            let bytes = match self.buffers {
-                Buffers::Guarded => (size + 2 * guard_bytes).next_multiple_of(WORD_BYTES),
-                Buffers::Bare => *size,
-            };
-            let buffer = Buffer::new(bytes).map_err(failure)?;
-            if self.buffers == Buffers::Guarded {
-                // What lies beside an input is NaN in every element type.
-                buffer.fill(0, buffer.bytes, &[INPUT_SLACK]).map_err(failure)?;
-            }
-            buffer.write(guard_bytes, content).map_err(failure)?;
-            let digest = match &self.digester {
-                Some(digester) if judged => {
-                    Some(digester.of(&self.context, &buffer).map_err(failure)?)
-                }
-                _ => None,
-            };
-            inputs.push(Input { buffer, digest });
-        }
-        self.cases.insert(case, inputs);
-        Ok(())
-    }
-
-    /// Returns the first input of a case that is not what was staged, or whose guards are not.
-    fn changed(&self, case: usize) -> Result<Option<usize>, Failure> {
-        let inputs = self.cases.get(&case).ok_or_else(no_case)?;
-        for (idx, input) in inputs.iter().enumerate() {
-            let now = match &self.digester {
-                Some(digester) => Some(digester.of(&self.context, &input.buffer).map_err(failure)?),
-                None => None,
-            };
-            if now.is_none() || now != input.digest {
-                return Ok(Some(idx));
-            }
-        }
-        Ok(None)
     }
 
     fn prepare(
@@ -327,37 +250,28 @@ impl Device {
             None => (load_kernel(plan, module, self.smem_per_block)?, Vec::new()),
             Some(gemm) => self.describe_product(gemm)?,
         };
-        let mut scratch = Vec::new();
-        for bytes in &plan.scratch {
-            let buffer =
-                Buffer::new(*bytes as usize).map_err(|error| scratch_failure(error, *bytes))?;
-            if self.buffers == Buffers::Guarded {
-                // Contents that no kernel should rely on.
-                buffer.fill(0, buffer.bytes, &[LEFT_BEHIND]).map_err(failure)?;
-            }
-            scratch.push(buffer);
+        let scratch_bytes: u64 = plan.scratch.iter().sum();
+        if scratch_bytes > 0 {
+            // Whether there is room for it is found out before the first launch asks for all memory at once.
+            Buffer::new(scratch_bytes as usize)
+                .map_err(|error| scratch_failure(error, scratch_bytes))?;
         }
-        let mut outputs = Vec::new();
-        for _ in &plan.cases {
-            let mut of_case = Vec::new();
-            for tensor in plan.tensors.iter().filter(|tensor| tensor.is_output) {
-                let bytes = tensor.bytes + 2 * self.buffers.guard_bytes();
-                of_case.push(Buffer::new(bytes).map_err(failure)?);
-            }
-            outputs.push(of_case);
-        }
-        let buffers = self.buffers;
-        let mut session = Session { plan: plan.clone(), work, buffers, scratch, outputs };
+        let rng = Rng::new(self.rng.next_u64());
+        let mut session = Session::new(plan, work, module, self.smem_per_block, rng);
         let mut remark = None;
         if let (Some(gemm), false) = (&plan.gemm, plan.cases.is_empty()) {
             remark = Some(self.choose(&mut session, gemm, &proposals)?);
         }
-        if buffers == Buffers::Guarded {
-            for slot in 0..plan.cases.len() {
-                session.poison(slot)?;
-            }
-        }
         Ok((session, remark))
+    }
+
+    /// Lets a launch of these slots find its inputs, and nothing else.
+    fn lay(&mut self, session: &mut Session, slots: &[usize]) -> Result<(), Failure> {
+        let ranges = match &mut self.ranges {
+            Some(ranges) => ranges,
+            none => none.insert(Ranges::new(self.sms, self.smem_per_block).map_err(failure)?),
+        };
+        session.lay(&self.context, &self.vault, ranges, slots, self.seals_inputs)
     }
 
     /// Describes a product to the library, which is loaded if it is not yet; returns what the library
@@ -401,7 +315,8 @@ impl Device {
             return Ok(words.clone());
         }
         let stream = self.context.stream;
-        let mut arguments = [session.arguments(0, &self.cases)?];
+        self.lay(session, &[0])?;
+        let mut arguments = [session.arguments(0)?];
         let mut running = Vec::new();
         for (place, proposal) in proposals.iter().enumerate() {
             session.take(*proposal);
@@ -443,14 +358,20 @@ impl Device {
     }
 
     /// Runs slots one after the other, as one graph; returns what the clock says of its last replay.
-    fn launch(&mut self, session: u64, slots: &[usize], clock: Clock) -> Result<Reply, Failure> {
+    fn launch(
+        &mut self,
+        session: &mut Session,
+        slots: &[usize],
+        clock: Clock,
+    ) -> Result<Reply, Failure> {
         if clock == Clock::Cycles && self.stamps.is_none() {
             self.stamps = Some(Stamps::new(&self.context, self.sms).map_err(failure)?);
         }
-        let session = self.sessions.get(&session).ok_or_else(no_session)?;
+        session.refresh()?;
+        self.lay(session, slots)?;
         let mut arguments = Vec::new();
         for slot in slots {
-            arguments.push(session.arguments(*slot, &self.cases)?);
+            arguments.push(session.arguments(*slot)?);
         }
         let stream = self.context.stream;
         let stamps = self.stamps.as_ref().filter(|_| clock == Clock::Cycles);
@@ -477,9 +398,17 @@ impl Device {
         let seconds = self.context.replay(&graph).map_err(failure)?;
         self.context.synchronize().map_err(failure)?;
         let state = self.state();
-        Ok(match stamps {
-            Some(stamps) => Reply::Counted { ticks: stamps.cycles().map_err(failure)?, state },
-            None => Reply::Clocked { seconds, state },
+        let ticks = match stamps {
+            Some(stamps) => Some(stamps.cycles().map_err(failure)?),
+            None => None,
+        };
+        let spoilt = match &mut self.ranges {
+            Some(ranges) => session.spoilt(&self.context, &self.vault, ranges)?,
+            None => Vec::new(),
+        };
+        Ok(match ticks {
+            Some(ticks) => Reply::Counted { ticks, state, spoilt },
+            None => Reply::Clocked { seconds, state, spoilt },
         })
     }
 
@@ -510,10 +439,6 @@ impl Device {
         self.monitor.as_ref().ok().map(Monitor::state)
     }
 
-    fn session(&self, session: u64) -> Result<&Session, Failure> {
-        self.sessions.get(&session).ok_or_else(no_session)
-    }
-
     fn fetch(
         &mut self,
         session: u64,
@@ -522,213 +447,9 @@ impl Device {
         offset: usize,
     ) -> Result<(), Failure> {
         let session = self.sessions.get(&session).ok_or_else(no_session)?;
-        let outputs = session.outputs.get(slot).ok_or_else(no_case)?;
         let window = self.windows.get_mut(&window).ok_or_else(no_window)?;
         // SAFETY: the mapping is writable, and the worker waits for the answer before it looks.
-        let mut rest = unsafe { window.content_mut() }.get_mut(offset..).ok_or_else(no_window)?;
-        for output in outputs {
-            let (region, after) = rest.split_at_mut_checked(output.bytes).ok_or_else(no_window)?;
-            output.read(0, region).map_err(failure)?;
-            rest = after;
-        }
-        Ok(())
+        let rest = unsafe { window.content_mut() }.get_mut(offset..).ok_or_else(no_window)?;
+        session.read_outputs(slot, rest)
     }
-}
-
-impl Session {
-    fn output_tensors(&self) -> impl Iterator<Item = &TensorWire> {
-        self.plan.tensors.iter().filter(|tensor| tensor.is_output)
-    }
-
-    fn poison(&self, slot: usize) -> Result<(), Failure> {
-        if self.buffers == Buffers::Bare {
-            let message = "bare buffers have no guards to poison".to_string();
-            return Err(Failure { kind: FailureKind::Broken, message });
-        }
-        let outputs = self.outputs.get(slot).ok_or_else(no_case)?;
-        let mut canary = vec![0; GUARD_BYTES];
-        poison::fill_canary(&mut canary);
-        for (output, tensor) in outputs.iter().zip(self.output_tensors()) {
-            let element = &poison::poison_bits(tensor.dtype).to_le_bytes()[..tensor.dtype.size()];
-            output.write(0, &canary).map_err(failure)?;
-            output.fill(GUARD_BYTES, tensor.bytes, element).map_err(failure)?;
-            output.write(GUARD_BYTES + tensor.bytes, &canary).map_err(failure)?;
-        }
-        Ok(())
-    }
-
-    /// Overwrites what the session computed before its memory is freed: it may be the oracle's right
-    /// answers, and whoever is given the memory next must not find them.
-    fn scrub(&self) -> Result<(), Failure> {
-        for buffer in self.scratch.iter().chain(self.outputs.iter().flatten()) {
-            buffer.fill(0, buffer.bytes, &[LEFT_BEHIND]).map_err(failure)?;
-        }
-        Ok(())
-    }
-
-    /// Puts the launches into the stream, once for each list of arguments.
-    fn enqueue(
-        &self,
-        stream: CUstream,
-        arguments: &mut [Vec<Argument>],
-    ) -> Result<(), DriverError> {
-        for arguments in arguments {
-            match &self.work {
-                Work::Kernel { functions, .. } => {
-                    for (launch, function) in self.plan.launches.iter().zip(functions) {
-                        let extents = Extents {
-                            grid: launch.grid,
-                            block: launch.block,
-                            cluster: launch.cluster,
-                            smem: launch.smem,
-                        };
-                        driver::launch(stream, *function, extents, arguments)?;
-                    }
-                }
-                Work::Product { product, a, b, c } => {
-                    let at = |place: usize| match arguments[place] {
-                        Argument::Pointer(at) => at,
-                        _ => unreachable!("tensors come first among the arguments"),
-                    };
-                    let matrices = Matrices { a: at(*a), b: at(*b), c: at(*c) };
-                    product.enqueue(stream, matrices)?;
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Computes by another of the algorithms that a library proposes.
-    fn take(&mut self, proposal: Proposal) {
-        if let Work::Product { product, .. } = &mut self.work {
-            product.choose(proposal);
-        }
-    }
-
-    fn arguments(
-        &self,
-        slot: usize,
-        cases: &HashMap<usize, Vec<Input>>,
-    ) -> Result<Vec<Argument>, Failure> {
-        let case = self.plan.cases.get(slot).ok_or_else(no_case)?;
-        let mut inputs = cases.get(case).ok_or_else(no_case)?.iter();
-        let mut outputs = self.outputs[slot].iter();
-        let mut tensors = Vec::new();
-        for tensor in &self.plan.tensors {
-            let buffer = match tensor.is_output {
-                true => outputs.next(),
-                false => inputs.next().map(|input| &input.buffer),
-            };
-            let guard_bytes = self.buffers.guard_bytes() as u64;
-            tensors.push(buffer.ok_or_else(no_case)?.at + guard_bytes);
-        }
-        let mut arguments: Vec<Argument> = tensors.iter().copied().map(Argument::Pointer).collect();
-        arguments.extend(self.plan.axes.iter().map(|value| Argument::Int(*value as i32)));
-        arguments.extend(self.plan.scalars.iter().map(|scalar| match scalar {
-            ScalarWire::Single(value) => Argument::Single(*value),
-            ScalarWire::Double(bits) => Argument::Double(f64::from_bits(*bits)),
-            ScalarWire::Long(value) => Argument::Long(*value),
-        }));
-        arguments.extend(self.scratch.iter().map(|buffer| Argument::Pointer(buffer.at)));
-        for map in &self.plan.maps {
-            let shape = MapShape {
-                dtype: self.plan.tensors[map.tensor].dtype,
-                extents: map.extents.clone(),
-                box_extents: map.box_extents.clone(),
-                swizzle: map.swizzle,
-            };
-            arguments.push(driver::tensor_map(tensors[map.tensor], &shape).map_err(failure)?);
-        }
-        Ok(arguments)
-    }
-}
-
-fn load_kernel(plan: &SessionPlan, module: &[u8], smem_per_block: u32) -> Result<Work, Failure> {
-    let module = Module::load(module).map_err(failure)?;
-    let mut functions = Vec::new();
-    for launch in &plan.launches {
-        let function = module.function(&launch.entry).map_err(failure)?;
-        let passed = plan.tensors.len()
-            + plan.axes.len()
-            + plan.scalars.len()
-            + plan.scratch.len()
-            + plan.maps.len();
-        let taken = driver::count_parameters(function);
-        if taken != passed {
-            let entry = &launch.entry;
-            let message = format!("`{entry}` takes {taken} parameters; the lab passes {passed}");
-            return Err(Failure { kind: FailureKind::Refused, message });
-        }
-        if launch.smem > smem_per_block {
-            let message = format!(
-                "`{}` wants {} bytes of dynamic shared memory; a block of this device gets at most \
-                 {smem_per_block}: let `constraints` say so, with SMEM_PER_BLOCK",
-                launch.entry, launch.smem
-            );
-            return Err(Failure { kind: FailureKind::Refused, message });
-        }
-        driver::allow_shared_memory(function, launch.smem).map_err(failure)?;
-        driver::allow_clusters(function, launch.cluster.iter().product()).map_err(failure)?;
-        functions.push(function);
-    }
-    Ok(Work::Kernel { _module: module, functions })
-}
-
-fn no_session() -> Failure {
-    Failure { kind: FailureKind::Broken, message: "there is no session".to_string() }
-}
-
-fn no_window() -> Failure {
-    let message = "there is no shared memory for these outputs".to_string();
-    Failure { kind: FailureKind::Broken, message }
-}
-
-fn no_case() -> Failure {
-    Failure { kind: FailureKind::Broken, message: "there is no such case".to_string() }
-}
-
-/// Tells what a failed call means for the candidate.
-/// How much scratch memory a kernel wants is its own affair, unlike the inputs and outputs of a workload.
-fn scratch_failure(error: DriverError, bytes: u64) -> Failure {
-    let Failure { kind, message } = failure(error);
-    match kind {
-        FailureKind::OutOfMemory => {
-            let message = format!("{bytes} bytes of scratch memory are not to be had: {message}");
-            Failure { kind: FailureKind::Refused, message }
-        }
-        kind => Failure { kind, message },
-    }
-}
-
-fn failure(error: DriverError) -> Failure {
-    use CUresult as code;
-    let kind = match error.code {
-        // A module whose variables, or a kernel whose stack, the device cannot hold is the candidate's
-        // doing; too many inputs and outputs are not.
-        code::CUDA_ERROR_OUT_OF_MEMORY if !driver::is_about_a_kernel(error.doing) => {
-            FailureKind::OutOfMemory
-        }
-        code::CUDA_ERROR_INVALID_VALUE
-        | code::CUDA_ERROR_INVALID_IMAGE
-        | code::CUDA_ERROR_NOT_FOUND
-        | code::CUDA_ERROR_NO_BINARY_FOR_GPU
-        | code::CUDA_ERROR_INVALID_CLUSTER_SIZE
-        | code::CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES
-        | code::CUDA_ERROR_INVALID_SOURCE => FailureKind::Refused,
-        code::CUDA_ERROR_ILLEGAL_ADDRESS
-        | code::CUDA_ERROR_LAUNCH_FAILED
-        | code::CUDA_ERROR_LAUNCH_TIMEOUT
-        | code::CUDA_ERROR_MISALIGNED_ADDRESS
-        | code::CUDA_ERROR_INVALID_ADDRESS_SPACE
-        | code::CUDA_ERROR_INVALID_PC
-        | code::CUDA_ERROR_HARDWARE_STACK_ERROR
-        | code::CUDA_ERROR_ILLEGAL_INSTRUCTION
-        | code::CUDA_ERROR_ASSERT
-        | code::CUDA_ERROR_TENSOR_MEMORY_LEAK => FailureKind::Faulted,
-        // Whatever it is called, a kernel was running.
-        _ if error.doing == driver::RUNNING => FailureKind::Faulted,
-        _ if driver::is_about_a_kernel(error.doing) => FailureKind::Refused,
-        _ => FailureKind::Broken,
-    };
-    Failure { kind, message: error.to_string() }
 }

@@ -8,24 +8,19 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use warpsmith_model::{ClockLimit, CudaInfo, DType, DeviceState};
 
-/// Bytes on either side of every tensor that no kernel may touch.
-pub(super) const GUARD_BYTES: usize = 4096;
-
 /// A question or an order.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Ask {
     /// What device there is.
     Describe,
-    /// From now on allocate no more than tensors and scratch need and write nothing but inputs: guards and
-    /// poison would hide from a sanitizer what it looks for. Comes before anything is staged.
-    Strip,
-    /// Take in the inputs of a case; their bytes follow, one after the other. What is `judged` will be
-    /// asked for changes.
-    Stage { case: usize, sizes: Vec<usize>, judged: bool },
+    /// From now on give kernels memory as one who watches them needs it. Comes before anything is staged.
+    Watched { floor: Floor },
+    /// Take in the inputs of a case; their bytes follow, one after the other.
+    Stage { case: usize, sizes: Vec<usize> },
+    /// The same, from memory whose descriptor follows.
+    StageShared { case: usize, sizes: Vec<usize> },
     /// Forget a case.
     Unstage { case: usize },
-    /// Compare the inputs of a case with what was staged.
-    Changed { case: usize },
     /// Load a module, or a library, and prepare a session; the module's bytes follow.
     Open { session: u64, plan: Box<SessionPlan> },
     /// Run these slots, one after the other, under one reading of the clock, with caches as stated.
@@ -40,12 +35,32 @@ pub(super) enum Ask {
     Share { window: u64, bytes: usize },
     /// Forget shared memory.
     Unshare { window: u64 },
-    /// Put the outputs of a slot with their guards into shared memory, one after the other.
+    /// Put the outputs of a slot into shared memory, one after the other, as the last launch left them.
     Fetch { session: u64, slot: usize, window: u64, offset: usize },
-    /// Fill the outputs of a slot with poison, and their guards with canaries.
-    Poison { session: u64, slot: usize },
     /// End a session.
     Close { session: u64 },
+}
+
+/// What the memory of a kernel that is watched looks like. Its addresses are as far apart as anywhere else.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Floor {
+    /// As in the gate: content between guards.
+    Guarded,
+    /// The same, but outputs and scratch are untouched: poison would hide that they are read.
+    Untouched,
+    /// Every tensor is an allocation of its own: guards would hide that a kernel goes beyond it.
+    Separate,
+}
+
+/// Something that a launch altered and should not have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Spoilt {
+    /// An input, or the guard beside it: the slot, and which of the inputs.
+    Input { slot: usize, input: usize },
+    /// The guard beside an output: the slot, and which of the outputs.
+    BesideOutput { slot: usize, output: usize },
+    /// The guard beside a scratch buffer.
+    BesideScratch { scratch: usize },
 }
 
 /// Which clock is read, and what the caches hold when it starts.
@@ -136,6 +151,8 @@ pub(super) enum Reply {
         l2_bytes: u64,
         ticks_per_s: f64,
         info: CudaInfo,
+        /// Whether inputs are mapped for reading alone while a kernel runs.
+        seals_inputs: bool,
     },
     /// A session is ready; the remark is for people.
     Opened {
@@ -145,16 +162,16 @@ pub(super) enum Reply {
         seconds: f64,
         /// How the device was right after it; none where it cannot be asked.
         state: Option<DeviceState>,
+        spoilt: Vec<Spoilt>,
     },
     /// Cycles, where a multiprocessor has counted them.
     Counted {
         ticks: Option<u64>,
         state: Option<DeviceState>,
+        spoilt: Vec<Spoilt>,
     },
     /// None where the device cannot be asked.
     Limits(Option<Vec<ClockLimit>>),
-    /// The index of an input that is not what was staged, if one is.
-    Changed(Option<usize>),
     Failed(Failure),
 }
 

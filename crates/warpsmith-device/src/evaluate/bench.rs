@@ -18,8 +18,8 @@ use crate::corpus::{Case, Corpus};
 use crate::cuda::CUBLASLT;
 use crate::error::DeviceError;
 use crate::target::{
-    Artifact, CaseId, Clocked, Extent, Fault, LaunchPlan, Program, Session, Target, TensorPlan,
-    Unit,
+    Artifact, CaseId, Clocked, Extent, Fault, LaunchPlan, Program, Session, Surroundings, Target,
+    TensorPlan, Unit,
 };
 use crate::trace;
 
@@ -186,6 +186,10 @@ pub(crate) struct Bench<'a> {
     /// Chooses what is looked at; no candidate can foresee it.
     pub(crate) rng: Rng,
     hash_inputs: bool,
+    /// Where sessions are opened.
+    surroundings: Surroundings,
+    /// Whether the sessions to come may share their surroundings, since no two of them see the same contents.
+    pub(crate) stays: bool,
     builds: Vec<Build>,
     blobs: Vec<Blob>,
     pub(crate) launch_s: f64,
@@ -234,6 +238,11 @@ impl<'a> Bench<'a> {
             floor_s,
             rng: Rng::new(system_seed()),
             hash_inputs: request.job.fidelity == Fidelity::Full || !sealed,
+            surroundings: match request.job.fidelity {
+                Fidelity::Full => Surroundings::Fresh,
+                Fidelity::Rank | Fidelity::Micro => Surroundings::Shared,
+            },
+            stays: false,
             builds: Vec::new(),
             blobs: Vec::new(),
             launch_s: 0.0,
@@ -302,7 +311,12 @@ impl<'a> Bench<'a> {
                 self.blobs.push(log);
             }
         }
-        program.map_err(|error| match error {
+        program.map_err(|error| self.no_program(shape, error))
+    }
+
+    /// Says what it means that there is no program for a shape.
+    pub(super) fn no_program(&mut self, shape: &Workload, error: ProgramError) -> Stop {
+        match error {
             // Other parameters, or other shapes, may be launched; this is about one candidate.
             ProgramError::Broken(DeviceError::Unlaunchable { reason, .. }) => {
                 let message = format!("no launch is possible: {reason}");
@@ -311,7 +325,7 @@ impl<'a> Bench<'a> {
             }
             ProgramError::Broken(error) => Stop::Broken(error),
             ProgramError::Compile(fault) => self.compile_outcome(fault),
-        })
+        }
     }
 
     fn compile_outcome(&mut self, fault: Fault) -> Stop {
@@ -344,7 +358,12 @@ impl<'a> Bench<'a> {
         let deadline = Duration::from_secs_f64(self.limits.launch_deadline_s);
         let workload = &cases[0].shape.name;
         let ids: Vec<CaseId> = cases.iter().map(|case| case.id).collect();
-        let opened = self.target.open(program, &ids, deadline);
+        let opened = self.target.open_in(self.surroundings, program, &ids, deadline);
+        self.surroundings = match self.surroundings {
+            Surroundings::Shared => Surroundings::Shared,
+            _ if self.stays => Surroundings::Kept,
+            _ => Surroundings::Fresh,
+        };
         opened.map_err(|fault| launch_outcome(&self.subject, workload, fault))
     }
 

@@ -20,6 +20,7 @@
 
 mod bench;
 mod choices;
+mod contract;
 mod gate;
 mod micro;
 mod readings;
@@ -122,7 +123,12 @@ fn judge(
             }
         }
         Fidelity::Full => {
+            if let Some(workload) = workloads.first() {
+                contract::launches_everywhere(bench, workload)?;
+            }
+            bench.stays = true;
             gate::small_shapes(bench)?;
+            bench.stays = false;
             let mut gated = Vec::new();
             for workload in &workloads {
                 gated.push(gate::workload(bench, workload)?);

@@ -97,7 +97,8 @@ impl Readings {
         self.launched_s += clocked.elapsed_s;
         let spent_s = self.launched_s.max(self.started.elapsed().as_secs_f64());
         let is_late = spent_s > PATIENCE * self.rule.budget_s;
-        if is_late && !self.gave_up && self.counted.len() < self.rule.min_samples {
+        let is_short = self.counted.len() < self.rule.min_samples;
+        if is_late && is_short && !self.gave_up && !self.disturbed.is_empty() {
             self.gave_up = true;
             self.counted.append(&mut self.disturbed);
             bench.notes.push(format!(

@@ -40,6 +40,10 @@ pub(super) fn check(bench: &mut Bench<'_>, workloads: &[Workload]) -> Result<(),
         // Libraries are trusted.
         return Ok(());
     };
+    if let Some(workload) = workloads.first() {
+        let artifact = bench.program(workload)?.artifact;
+        bench.notes.extend(bench.target.remarks(&artifact));
+    }
     let found = bench.target.sanitizers();
     if matches!(found, Ok(None)) {
         return Ok(());

@@ -1,0 +1,71 @@
+//! What a failed call means: for the candidate, for the machine, for us.
+
+use cudarc::driver::sys::CUresult;
+
+use super::driver::{self, DriverError};
+use super::wire::{Failure, FailureKind};
+
+impl From<DriverError> for Failure {
+    fn from(error: DriverError) -> Self {
+        failure(error)
+    }
+}
+
+pub(super) fn no_session() -> Failure {
+    Failure { kind: FailureKind::Broken, message: "there is no session".to_string() }
+}
+
+pub(super) fn no_window() -> Failure {
+    let message = "there is no shared memory for these outputs".to_string();
+    Failure { kind: FailureKind::Broken, message }
+}
+
+pub(super) fn no_case() -> Failure {
+    Failure { kind: FailureKind::Broken, message: "there is no such case".to_string() }
+}
+
+/// How much scratch memory a kernel wants is its own affair, unlike the inputs and outputs of a workload.
+pub(super) fn scratch_failure(error: DriverError, bytes: u64) -> Failure {
+    let Failure { kind, message } = failure(error);
+    match kind {
+        FailureKind::OutOfMemory => {
+            let message = format!("{bytes} bytes of scratch memory are not to be had: {message}");
+            Failure { kind: FailureKind::Refused, message }
+        }
+        kind => Failure { kind, message },
+    }
+}
+
+/// Tells what a failed call means for the candidate.
+pub(super) fn failure(error: DriverError) -> Failure {
+    use CUresult as code;
+    let kind = match error.code {
+        // A module whose variables, or a kernel whose stack, the device cannot hold is the candidate's
+        // doing; too many inputs and outputs are not.
+        code::CUDA_ERROR_OUT_OF_MEMORY if !driver::is_about_a_kernel(error.doing) => {
+            FailureKind::OutOfMemory
+        }
+        code::CUDA_ERROR_INVALID_VALUE
+        | code::CUDA_ERROR_INVALID_IMAGE
+        | code::CUDA_ERROR_NOT_FOUND
+        | code::CUDA_ERROR_NO_BINARY_FOR_GPU
+        | code::CUDA_ERROR_INVALID_CLUSTER_SIZE
+        | code::CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES
+        | code::CUDA_ERROR_INVALID_SOURCE => FailureKind::Refused,
+        code::CUDA_ERROR_ILLEGAL_ADDRESS
+        | code::CUDA_ERROR_LAUNCH_FAILED
+        | code::CUDA_ERROR_LAUNCH_TIMEOUT
+        | code::CUDA_ERROR_MISALIGNED_ADDRESS
+        | code::CUDA_ERROR_INVALID_ADDRESS_SPACE
+        | code::CUDA_ERROR_INVALID_PC
+        | code::CUDA_ERROR_HARDWARE_STACK_ERROR
+        | code::CUDA_ERROR_ILLEGAL_INSTRUCTION
+        | code::CUDA_ERROR_ASSERT
+        | code::CUDA_ERROR_TENSOR_MEMORY_LEAK => FailureKind::Faulted,
+        // Whatever it is called, a kernel was running.
+        _ if error.doing == driver::RUNNING => FailureKind::Faulted,
+        _ if driver::is_about_a_kernel(error.doing) => FailureKind::Refused,
+        _ => FailureKind::Broken,
+    };
+    Failure { kind, message: error.to_string() }
+}

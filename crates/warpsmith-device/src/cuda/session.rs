@@ -1,0 +1,505 @@
+//! A session in the device process: a module, or a library's product, with what its launches get.
+//!
+//! Every launch finds other surroundings: the module is loaded anew, so that its variables hold nothing;
+//! inputs, outputs and scratch are at other addresses or have other contents; nothing else is mapped.
+
+use cudarc::driver::sys::{CUfunction, CUstream};
+use warpsmith_model::DType;
+use warpsmith_model::rng::Rng;
+
+use super::arena::{Arena, Content, Item, Owner, Placed, guard_bytes};
+use super::cublaslt::{Matrices, Product, Proposal};
+use super::driver::{self, Argument, Buffer, Context, DriverError, Extents, MapShape, Module};
+use super::failure::{failure, no_case};
+use super::mapped::PAGE_BYTES;
+use super::ranges::{Range, Ranges};
+use super::vault::Vault;
+use super::wire::{Failure, FailureKind, Floor, ScalarWire, SessionPlan, Spoilt};
+use crate::cpu::poison;
+
+/// Every byte of memory that a kernel gives back: NaN in every element type.
+const LEFT_BEHIND: u8 = 0xff;
+
+/// What scratch is filled with, a word again and again: NaN, numbers near the largest, numbers near zero,
+/// and whatever. A kernel that relies on any of it is wrong with the others.
+const SCRATCH: [u64; 4] =
+    [u64::MAX, 0x7f7f_7f7f_7f7f_7f7f, 0x0101_0101_0101_0101, 0xc0de_5eed_4b1d_f00d];
+
+/// An allocation that fills what is left of a page, so that what comes next is on another one.
+const PLUG_BYTES: usize = 64 << 10;
+
+pub(super) struct Session {
+    pub(super) plan: SessionPlan,
+    pub(super) work: Work,
+    module: Vec<u8>,
+    smem_per_block: u32,
+    /// Whether nothing was launched since the module was loaded.
+    is_fresh: bool,
+    memory: Memory,
+    /// The slots of the last launch, each once.
+    pub(super) slots: Vec<usize>,
+    /// By slot, how often it was launched.
+    n_launches: Vec<usize>,
+    rng: Rng,
+}
+
+/// What a session runs.
+pub(super) enum Work {
+    Kernel {
+        /// Unloaded after everything that refers to it.
+        _module: Module,
+        functions: Vec<CUfunction>,
+    },
+    /// A library's product of the tensors at these places.
+    Product { product: Product, a: usize, b: usize, c: usize },
+}
+
+/// The memory of a session's launches.
+enum Memory {
+    /// Before the first launch.
+    None,
+    Arena(Arena),
+    Separate(Vec<(Owner, Buffer)>),
+}
+
+impl Memory {
+    fn at(&self, owner: Owner) -> Option<u64> {
+        match self {
+            Self::None => None,
+            Self::Arena(arena) => arena.at(owner).map(|it| it.at),
+            Self::Separate(buffers) => {
+                buffers.iter().find(|(known, _)| *known == owner).map(|(_, buffer)| buffer.at)
+            }
+        }
+    }
+}
+
+impl Session {
+    pub(super) fn new(
+        plan: &SessionPlan,
+        work: Work,
+        module: &[u8],
+        smem_per_block: u32,
+        rng: Rng,
+    ) -> Self {
+        Self {
+            plan: plan.clone(),
+            work,
+            module: module.to_vec(),
+            smem_per_block,
+            is_fresh: true,
+            memory: Memory::None,
+            slots: Vec::new(),
+            n_launches: vec![0; plan.cases.len()],
+            rng,
+        }
+    }
+
+    /// Loads the module again, unless nothing has run since it was: what one launch left in its variables is
+    /// nothing for the next.
+    pub(super) fn refresh(&mut self) -> Result<(), Failure> {
+        if !self.is_fresh
+            && let Work::Kernel { .. } = &self.work
+        {
+            self.work = load_kernel(&self.plan, &self.module, self.smem_per_block)?;
+        }
+        self.is_fresh = false;
+        Ok(())
+    }
+
+    /// Puts inputs, poison and guards where a launch of these slots shall find them.
+    pub(super) fn lay(
+        &mut self,
+        context: &Context,
+        vault: &Vault,
+        ranges: &mut Ranges,
+        slots: &[usize],
+        seals_inputs: bool,
+    ) -> Result<(), Failure> {
+        let items = self.items(vault, slots)?;
+        let arena = self.arena(context, &items)?;
+        if seals_inputs {
+            arena.permit_writing_inputs().map_err(failure)?;
+        }
+        let scratch = SCRATCH[self.rng.below(SCRATCH.len())];
+        let Memory::Arena(arena) = &self.memory else { return Err(no_memory()) };
+        let table: Vec<Range> = arena
+            .ranges(|it| self.content(vault, it, scratch))
+            .into_iter()
+            .map(|(_, range)| range)
+            .collect();
+        let cases = self.cases();
+        vault.opened(&cases, || ranges.fill(context, &table, arena.key)).map_err(failure)?;
+        if seals_inputs {
+            arena.forbid_writing_inputs().map_err(failure)?;
+        }
+        ranges.touch(context, &table).map_err(failure)?;
+        ranges.wipe(context).map_err(failure)?;
+        for slot in &self.slots {
+            self.n_launches[*slot] += 1;
+        }
+        Ok(())
+    }
+
+    /// Returns what the last launch altered beside its outputs.
+    pub(super) fn spoilt(
+        &self,
+        context: &Context,
+        vault: &Vault,
+        ranges: &mut Ranges,
+    ) -> Result<Vec<Spoilt>, Failure> {
+        let Memory::Arena(arena) = &self.memory else { return Err(no_memory()) };
+        // What outputs and scratch hold is the kernel's affair; of their last words it is a part.
+        let (owners, table): (Vec<Owner>, Vec<Range>) = arena
+            .ranges(|it| self.content(vault, it, 0))
+            .into_iter()
+            .filter(|(_, range)| range.source != 0 || range.mask != u64::MAX)
+            .unzip();
+        let cases = self.cases();
+        let intact =
+            vault.opened(&cases, || ranges.check(context, &table, arena.key)).map_err(failure)?;
+        let mut spoilt = Vec::new();
+        for (owner, _) in owners.into_iter().zip(intact).filter(|(_, is_intact)| !is_intact) {
+            let what = match owner {
+                Owner::Input { place, input } => Spoilt::Input { slot: self.slots[place], input },
+                Owner::Output { place, output } => {
+                    Spoilt::BesideOutput { slot: self.slots[place], output }
+                }
+                Owner::Scratch(scratch) => Spoilt::BesideScratch { scratch },
+            };
+            if !spoilt.contains(&what) {
+                spoilt.push(what);
+            }
+        }
+        Ok(spoilt)
+    }
+
+    /// Puts everything where somebody watches a launch, without a kernel of ours, which would be watched too.
+    pub(super) fn lay_watched(
+        &mut self,
+        context: &Context,
+        vault: &Vault,
+        slot: usize,
+        floor: Floor,
+    ) -> Result<(), Failure> {
+        let items = self.items(vault, &[slot])?;
+        match floor {
+            Floor::Guarded | Floor::Untouched => {
+                self.arena(context, &items)?.fill_guards().map_err(failure)?;
+            }
+            Floor::Separate => self.separate(&items)?,
+        }
+        let cases = self.cases();
+        let scratch = SCRATCH[self.rng.below(SCRATCH.len())];
+        vault.opened(&cases, || {
+            for Item { owner, bytes } in &items {
+                let at = self.memory.at(*owner).ok_or_else(no_memory)?;
+                let placed = Placed { owner: *owner, bytes: *bytes, at };
+                match self.content(vault, &placed, scratch) {
+                    Content::From(source) => {
+                        Buffer::copy_at(at, source, *bytes).map_err(failure)?;
+                    }
+                    Content::Element(_) if floor == Floor::Untouched => {}
+                    Content::Element(element) => {
+                        // Words of four bytes at least repeat, and two bytes do where there are fewer.
+                        let element = element.to_le_bytes();
+                        let whole = bytes / 8 * 8;
+                        let content = element.iter().copied().cycle();
+                        let content: Vec<u8> = content.take(whole.max(*bytes)).collect();
+                        Buffer::write_at(at, &content[..*bytes]).map_err(failure)?;
+                    }
+                }
+            }
+            Ok::<(), Failure>(())
+        })
+    }
+
+    /// Overwrites what the session computed before its memory is freed: it may be the oracle's right
+    /// answers, and whoever is given the memory next must not find them.
+    pub(super) fn scrub(&self) -> Result<(), Failure> {
+        match &self.memory {
+            Memory::None => Ok(()),
+            Memory::Arena(arena) => arena.scrub(LEFT_BEHIND).map_err(failure),
+            Memory::Separate(buffers) => buffers.iter().try_for_each(|(_, buffer)| {
+                buffer.fill(0, buffer.bytes, &[LEFT_BEHIND]).map_err(failure)
+            }),
+        }
+    }
+
+    /// Copies the outputs of a slot into memory, one behind the other.
+    pub(super) fn read_outputs(&self, slot: usize, mut window: &mut [u8]) -> Result<(), Failure> {
+        let place = self.slots.iter().position(|known| *known == slot).ok_or_else(no_case)?;
+        for (output, bytes) in self.output_bytes().enumerate() {
+            let at = self.memory.at(Owner::Output { place, output }).ok_or_else(no_memory)?;
+            let (region, rest) = window.split_at_mut_checked(bytes).ok_or_else(no_memory)?;
+            Buffer::read_at(at, region).map_err(failure)?;
+            window = rest;
+        }
+        Ok(())
+    }
+
+    fn output_bytes(&self) -> impl Iterator<Item = usize> {
+        self.plan.tensors.iter().filter(|tensor| tensor.is_output).map(|tensor| tensor.bytes)
+    }
+
+    /// Returns the cases of the last launch.
+    fn cases(&self) -> Vec<usize> {
+        self.slots.iter().map(|slot| self.plan.cases[*slot]).collect()
+    }
+
+    /// Returns what a launch of these slots needs room for.
+    fn items(&mut self, vault: &Vault, slots: &[usize]) -> Result<Vec<Item>, Failure> {
+        self.slots.clear();
+        for slot in slots {
+            if *slot >= self.plan.cases.len() {
+                return Err(no_case());
+            }
+            if !self.slots.contains(slot) {
+                self.slots.push(*slot);
+            }
+        }
+        let mut items = Vec::new();
+        for (place, slot) in self.slots.iter().enumerate() {
+            let inputs = vault.inputs(self.plan.cases[*slot]).ok_or_else(no_case)?;
+            items.extend(inputs.iter().enumerate().map(|(input, held)| Item {
+                owner: Owner::Input { place, input },
+                bytes: held.bytes,
+            }));
+            items.extend(
+                self.output_bytes()
+                    .enumerate()
+                    .map(|(output, bytes)| Item { owner: Owner::Output { place, output }, bytes }),
+            );
+        }
+        items.extend(
+            self.plan
+                .scratch
+                .iter()
+                .enumerate()
+                .map(|(idx, bytes)| Item { owner: Owner::Scratch(idx), bytes: *bytes as usize }),
+        );
+        Ok(items)
+    }
+
+    /// Makes sure that there is an arena with room for these items, and draws their addresses.
+    fn arena(&mut self, context: &Context, items: &[Item]) -> Result<&Arena, Failure> {
+        let has_room = matches!(&self.memory, Memory::Arena(arena) if arena.has_room_for(items));
+        if !has_room {
+            self.scrub()?;
+            // The old one goes first: both may not fit.
+            self.memory = Memory::None;
+            let around = Buffer::new(0).map_err(failure)?.at;
+            let arena = Arena::new(context, items, around, &mut self.rng).map_err(failure)?;
+            self.memory = Memory::Arena(arena);
+        }
+        let Memory::Arena(arena) = &mut self.memory else { return Err(no_memory()) };
+        arena.place(items, &mut self.rng);
+        Ok(arena)
+    }
+
+    /// Allocates every item by itself. Between them are gaps as wide as guards elsewhere, and inputs and
+    /// outputs are on different pages, as they are in an arena: their distances say nothing.
+    fn separate(&mut self, items: &[Item]) -> Result<(), Failure> {
+        self.memory = Memory::None;
+        let allocate = |bytes: usize| Buffer::new(bytes).map_err(failure);
+        let (inputs, others): (Vec<Item>, Vec<Item>) =
+            items.iter().copied().partition(|item| matches!(item.owner, Owner::Input { .. }));
+        let mut gaps = Vec::new();
+        let mut buffers = Vec::new();
+        for mut group in [inputs, others] {
+            self.rng.shuffle(&mut group);
+            for Item { owner, bytes } in group {
+                gaps.push(allocate(guard_bytes(&mut self.rng))?);
+                buffers.push((owner, allocate(bytes)?));
+            }
+            let last = allocate(PLUG_BYTES)?;
+            let page = last.at / PAGE_BYTES as u64;
+            gaps.push(last);
+            for _ in 0..PAGE_BYTES / PLUG_BYTES {
+                let plug = allocate(PLUG_BYTES)?;
+                let is_elsewhere = plug.at / PAGE_BYTES as u64 != page;
+                gaps.push(plug);
+                if is_elsewhere {
+                    break;
+                }
+            }
+        }
+        self.memory = Memory::Separate(buffers);
+        Ok(())
+    }
+
+    /// Says what a launch finds in a place.
+    fn content(&self, vault: &Vault, placed: &Placed, scratch: u64) -> Content {
+        match placed.owner {
+            Owner::Input { place, input } => {
+                let case = self.plan.cases[self.slots[place]];
+                let held = vault.inputs(case).and_then(|inputs| inputs.get(input));
+                held.map_or(Content::Element(u64::MAX), |held| Content::From(held.at))
+            }
+            Owner::Output { place, output } => {
+                let mut outputs = self.plan.tensors.iter().filter(|tensor| tensor.is_output);
+                let dtype = outputs.nth(output).map_or(DType::F32, |tensor| tensor.dtype);
+                let slot = self.slots[place];
+                Content::Element(poison_word(dtype, slot, self.n_launches[slot]))
+            }
+            Owner::Scratch(_) => Content::Element(scratch),
+        }
+    }
+
+    /// Puts the launches into the stream, once for each list of arguments.
+    pub(super) fn enqueue(
+        &self,
+        stream: CUstream,
+        arguments: &mut [Vec<Argument>],
+    ) -> Result<(), DriverError> {
+        for arguments in arguments {
+            match &self.work {
+                Work::Kernel { functions, .. } => {
+                    for (launch, function) in self.plan.launches.iter().zip(functions) {
+                        let extents = Extents {
+                            grid: launch.grid,
+                            block: launch.block,
+                            cluster: launch.cluster,
+                            smem: launch.smem,
+                        };
+                        driver::launch(stream, *function, extents, arguments)?;
+                    }
+                }
+                Work::Product { product, a, b, c } => {
+                    let at = |place: usize| match arguments[place] {
+                        Argument::Pointer(at) => at,
+                        _ => unreachable!("tensors come first among the arguments"),
+                    };
+                    let matrices = Matrices { a: at(*a), b: at(*b), c: at(*c) };
+                    product.enqueue(stream, matrices)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Computes by another of the algorithms that a library proposes.
+    pub(super) fn take(&mut self, proposal: Proposal) {
+        if let Work::Product { product, .. } = &mut self.work {
+            product.choose(proposal);
+        }
+    }
+
+    /// Returns what a launch of a slot is given.
+    pub(super) fn arguments(&self, slot: usize) -> Result<Vec<Argument>, Failure> {
+        let place = self.slots.iter().position(|known| *known == slot).ok_or_else(no_case)?;
+        let (mut input, mut output) = (0, 0);
+        let mut tensors = Vec::new();
+        for tensor in &self.plan.tensors {
+            let owner = if tensor.is_output {
+                output += 1;
+                Owner::Output { place, output: output - 1 }
+            } else {
+                input += 1;
+                Owner::Input { place, input: input - 1 }
+            };
+            tensors.push(self.memory.at(owner).ok_or_else(no_memory)?);
+        }
+        let mut arguments: Vec<Argument> = tensors.iter().copied().map(Argument::Pointer).collect();
+        arguments.extend(self.plan.axes.iter().map(|value| Argument::Int(*value as i32)));
+        arguments.extend(self.plan.scalars.iter().map(|scalar| match scalar {
+            ScalarWire::Single(value) => Argument::Single(*value),
+            ScalarWire::Double(bits) => Argument::Double(f64::from_bits(*bits)),
+            ScalarWire::Long(value) => Argument::Long(*value),
+        }));
+        for scratch in 0..self.plan.scratch.len() {
+            let at = self.memory.at(Owner::Scratch(scratch)).ok_or_else(no_memory)?;
+            arguments.push(Argument::Pointer(at));
+        }
+        for map in &self.plan.maps {
+            let shape = MapShape {
+                dtype: self.plan.tensors[map.tensor].dtype,
+                extents: map.extents.clone(),
+                box_extents: map.box_extents.clone(),
+                swizzle: map.swizzle,
+            };
+            arguments.push(driver::tensor_map(tensors[map.tensor], &shape).map_err(failure)?);
+        }
+        Ok(arguments)
+    }
+}
+
+/// Returns what an output is filled with, eight bytes of it: NaN before a slot's first launch, which tells what
+/// was never written; numbers as large as there are before later ones, of either sign, since to some operations a NaN
+/// is nothing.
+fn poison_word(dtype: DType, slot: usize, n_launches: usize) -> u64 {
+    let largest: u64 = match dtype {
+        DType::F16 => 0x7bff,
+        DType::Bf16 => 0x7f7f,
+        DType::F32 => 0x7f7f_ffff,
+        DType::F64 => 0x7fef_ffff_ffff_ffff,
+    };
+    let sign = 1u64 << (8 * dtype.size() - 1);
+    let bits = match (n_launches, (slot + n_launches) % 2) {
+        (0, _) => poison::poison_bits(dtype),
+        (_, 0) => largest,
+        (_, _) => largest | sign,
+    };
+    let width = 8 * dtype.size();
+    (0..64 / width).fold(0, |word, lane| word | bits << (lane * width))
+}
+
+pub(super) fn load_kernel(
+    plan: &SessionPlan,
+    module: &[u8],
+    smem_per_block: u32,
+) -> Result<Work, Failure> {
+    let module = Module::load(module).map_err(failure)?;
+    let mut functions = Vec::new();
+    for launch in &plan.launches {
+        let function = module.function(&launch.entry).map_err(failure)?;
+        let passed = plan.tensors.len()
+            + plan.axes.len()
+            + plan.scalars.len()
+            + plan.scratch.len()
+            + plan.maps.len();
+        let taken = driver::count_parameters(function);
+        if taken != passed {
+            let entry = &launch.entry;
+            let message = format!("`{entry}` takes {taken} parameters; the lab passes {passed}");
+            return Err(Failure { kind: FailureKind::Refused, message });
+        }
+        if launch.smem > smem_per_block {
+            let message = format!(
+                "`{}` wants {} bytes of dynamic shared memory; a block of this device gets at most \
+                 {smem_per_block}: let `constraints` say so, with SMEM_PER_BLOCK",
+                launch.entry, launch.smem
+            );
+            return Err(Failure { kind: FailureKind::Refused, message });
+        }
+        driver::allow_shared_memory(function, launch.smem).map_err(failure)?;
+        driver::allow_clusters(function, launch.cluster.iter().product()).map_err(failure)?;
+        functions.push(function);
+    }
+    Ok(Work::Kernel { _module: module, functions })
+}
+
+fn no_memory() -> Failure {
+    let message = "a session has no memory for what is asked of it".to_string();
+    Failure { kind: FailureKind::Broken, message }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn outputs_hold_nan_at_first_and_then_numbers_of_either_sign() {
+        for dtype in [DType::F16, DType::Bf16, DType::F32, DType::F64] {
+            let element = |slot, n_launches| {
+                poison_word(dtype, slot, n_launches).to_le_bytes()[..dtype.size()].to_vec()
+            };
+            assert!(poison::is_poison(dtype, &element(3, 0)));
+            let (one, other) = (element(0, 1), element(1, 1));
+            assert!(!poison::is_poison(dtype, &one) && !poison::is_poison(dtype, &other));
+            assert_eq!(one[..dtype.size() - 1], other[..dtype.size() - 1]);
+            assert_eq!(one[dtype.size() - 1] ^ other[dtype.size() - 1], 0x80);
+        }
+        assert_eq!(poison_word(DType::F16, 1, 1), 0x7bff_7bff_7bff_7bff);
+    }
+}
