@@ -147,7 +147,7 @@ fn line(group: &Group<'_>, n_workloads: usize) -> String {
             }
         }
         Remark::NearFloor { floors } => format!(
-            "{subject}within {floors}x of an empty launch {on}, so these times measure the harness as well"
+            "{subject}within {floors} of an empty launch {on}, so these times measure the harness as well"
         ),
         Remark::TakenAgain { .. } => {
             let all =

@@ -195,7 +195,7 @@ mod tests {
     fn nothing_above_a_ceiling_is_a_percentage() {
         let ceilings = Ceilings { memory_bytes_per_s: 1e9, ..ceilings(None) };
         let words = |bytes: f64, time_s: f64| {
-            let work = WorkSize { flops: 1.0, bytes };
+            let work = WorkSize { flops: 0.0, bytes };
             let near = nearness(&ceilings, work, DType::F32, 1 << 20, time_s);
             (near.words(), near.why().is_some())
         };
