@@ -157,7 +157,7 @@ mod tests {
             let mut select = connection
                 .prepare(&format!("SELECT * FROM {table} LIMIT 0"))
                 .expect("the table is there");
-            let names = select.column_names().into_iter().map(str::to_string).collect();
+            let names = select.column_names().map(str::to_string).collect();
             let _none = select.query([]).expect("it can be read");
             names
         };

@@ -104,7 +104,7 @@ fn every_column_of_every_row_is_answered_for() {
     let mut columns: Vec<(String, String)> = Vec::new();
     for table in SEALED.iter().chain(&["measurements", "blobs"]) {
         let select = connection.prepare(&format!("SELECT * FROM {table}")).expect("a table");
-        let names = select.column_names().into_iter().filter(|name| *name != "hash");
+        let names = select.column_names().filter(|name| *name != "hash");
         columns.extend(names.map(|name| ((*table).to_string(), name.to_string())));
     }
     drop(connection);

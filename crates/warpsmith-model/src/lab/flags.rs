@@ -130,12 +130,15 @@ const PTXAS_VALUES: &str = "\
 /// Names of the C compilers that a `CC` tunable may choose, with a version behind them or none.
 const C_COMPILERS: [&str; 3] = ["cc", "gcc", "clang"];
 
+/// Says whether a text is allowed.
+type Rule = fn(&str) -> bool;
+
 /// Says which of some flags, in their order, may not reach the compilers of a target, by its index.
 pub fn refused_flag<'a>(
     target: TargetKind,
     flags: impl IntoIterator<Item = &'a str>,
 ) -> Option<usize> {
-    let mut takes: Option<(usize, fn(&str) -> bool)> = None;
+    let mut takes: Option<(usize, Rule)> = None;
     for (idx, flag) in flags.into_iter().enumerate() {
         if let Some((before, is_allowed)) = takes.take() {
             if is_allowed(flag) {

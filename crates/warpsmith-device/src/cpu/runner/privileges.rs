@@ -96,8 +96,7 @@ fn drop_capabilities() -> io::Result<()> {
     let mut header = Header { version: VERSION_3, pid: 0 };
     let none = [Sets::default(); 2];
     // SAFETY: both structures are what this version of the call reads.
-    check(
-        unsafe { libc::syscall(libc::SYS_capset, &raw mut header, none.as_ptr()) } as libc::c_int
-    )?;
+    let done = unsafe { libc::syscall(libc::SYS_capset, &raw mut header, none.as_ptr()) };
+    check(done as libc::c_int)?;
     Ok(())
 }
