@@ -155,7 +155,7 @@ fn a_comparison_that_is_asked_to_stop_does_not_go_on_to_its_end() {
     let pid = campaign.id().to_string();
     assert!(Command::new("kill").args(["-TERM", &pid]).status().expect("kill").success());
     let status = campaign.wait().expect("it ends");
-    assert_eq!(status.code(), Some(130));
+    assert_eq!(status.code(), Some(143));
     assert_eq!(project.statuses(), ["interrupted"]);
 }
 
