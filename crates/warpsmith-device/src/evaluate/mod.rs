@@ -8,8 +8,9 @@
 //!
 //! | | `Micro` | `Rank` | `Full` |
 //! |---|---|---|---|
-//! | proof shapes against the reference | | | every distribution, each twice |
-//! | shapes drawn from the lab's ranges | | | six, every distribution, each twice |
+//! | proof shapes against the reference | | | every distribution, each three times |
+//! | shapes drawn from the lab's ranges | | | six, every distribution, each three times |
+//! | shapes near the workloads, between them and beyond | | | as far as answers are affordable |
 //! | larger shapes, up to and beyond the workloads; near a workload, shorter or differing along one axis | | | as many as are affordable, one distribution each |
 //! | scalars | the lab's | the lab's | drawn on every shape but the workloads, and once on each of these |
 //! | real shapes before timing | | one content | every affordable distribution, two contents of the first, same input twice and in two processes |
