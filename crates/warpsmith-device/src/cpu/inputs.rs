@@ -37,7 +37,7 @@ struct InputFile {
     file: MemoryFile,
     mapping: Mapping,
     bytes: usize,
-    /// Why it is not sealed, if it is not.
+    /// Whether no runner can map it for writing.
     is_sealed: bool,
     /// The bytes from the beginning that are not all slack.
     filled: Cell<usize>,
