@@ -1,19 +1,23 @@
 #!/bin/sh
-# The tests that need a GPU: every kernel of every CUDA lab through the gate, every known cheat, a comparison
-# with every library, a profile with counters; evolution, agents and imported problems. Fails where there is no GPU,
-# where a kernel of a lab was not checked, where a library is missing and where counters are forbidden; skips nothing.
+# The tests that need a GPU: the clock, every kernel of every CUDA lab through the gate, every known cheat, a
+# comparison with every library, a profile with counters; evolution, agents and imported problems. Fails where there is
+# no GPU, where a kernel of a lab was not checked, where a library is missing and where counters are forbidden; skips
+# nothing.
 #
 #   tests/gpu/run.sh WARPSMITH RESULTS [STEP...]
 #
-# WARPSMITH is the program, RESULTS a folder for what it says (JSON) and its evidence. Steps: doctor, check,
-# full, cheats, compare, profile, evidence, evolve (tests/gpu/evolve.sh says what it needs), run; all but `run` when
-# none is named. Run it from the project's root. LABS, in the environment, names the labs of `check`, `full` and
-# `profile` where not all are wanted.
+# WARPSMITH is the program, RESULTS a folder for what it says (JSON) and its evidence. Steps: doctor, clock, check,
+# full, cheats, tricks, honest, compare, profile, evidence, evolve (tests/gpu/evolve.sh says what it needs), run; all
+# but `honest` and `run`, which take long, when none is named. Run it from the project's root. LABS, in the environment,
+# names the labs of `check`, `full`, `honest` and `profile` where not all are wanted, TIMES how often `honest` checks
+# each.
+#
+# What says whether the proof holds on a GPU is `clock cheats tricks honest`, and `measure.sh ... campaign` beside it.
 set -u
 warpsmith=$1
 results=$2
 shift 2
-steps=${*:-doctor check full cheats compare profile evidence evolve}
+steps=${*:-doctor clock check full cheats tricks compare profile evidence evolve}
 mkdir -p "$results"
 failed=""
 
@@ -57,9 +61,31 @@ labs=${LABS:-saxpy rmsnorm gemm attention}
 for it in $steps; do
     case $it in
     doctor) step doctor doctor --ceilings ;;
+    clock)
+        # Each lab's best kernel against itself, in every place of a comparison.
+        step clock doctor --clock
+        demand clock "the clock was not examined on every lab" "len(d['clock']) == 4"
+        ;;
     check) for lab in $labs; do check "check-$lab" "$lab" --quick; done ;;
     full) for lab in $labs; do check "full-$lab" "$lab" --time 0.5; done ;;
     cheats) check cheats _cheats --time 0.1 --deadline 4 ;;
+    tricks)
+        # Those that compute the right thing and try to be charged less for it, against their honest twin. A kernel
+        # that was found out has no time and no speed-up.
+        step tricks compare labs/_cheats 510_no_trick 504_spins_on_the_clock 505_answers_behind_a_variable \
+            506_answers_in_the_heap 507_answers_in_local_memory 509_works_ahead --time 1
+        demand tricks "not every trick was compared" "len(d['speedups']) == 5"
+        demand tricks "a trick gains" \
+            "all(on['absent'] or on['speedup']['low'] > 0.9 for s in d['speedups'] for on in s['workloads'])"
+        ;;
+    honest)
+        # shellcheck disable=SC2086 # the labs are words
+        if tests/honest/run.py "$warpsmith" "$results/honest" --target cuda --times "${TIMES:-20}" --labs $labs; then
+            echo "ok honest"
+        else
+            failed="$failed honest"
+        fi
+        ;;
     compare)
         # That every library works, and how far off it is; measure.sh has the tables of all workloads.
         for lab in gemm attention; do
