@@ -48,6 +48,10 @@ pub struct Examined {
     /// Of an earlier place against a later one.
     faster: usize,
     slower: usize,
+    /// Comparisons that say more often "faster" than "slower", and the other way round. Verdicts of one
+    /// comparison share its rounds, so they are not as many witnesses as they are verdicts.
+    for_earlier: usize,
+    for_later: usize,
     passed: bool,
 }
 
@@ -166,6 +170,7 @@ impl Examined {
             bail!("`{}` was not measured on {}: {}", self.kernel, rounds.workload, absent.reason);
         }
         self.comparisons += 1;
+        let mut balance = 0;
         for (idx, earlier) in rounds.samples_s.iter().enumerate() {
             for later in &rounds.samples_s[idx + 1..] {
                 let Some(speedup) = paired_speedup(earlier, later) else {
@@ -175,23 +180,35 @@ impl Examined {
                 match judge(speedup) {
                     Comparison::Tie => self.tie += 1,
                     Comparison::Unclear => self.unclear += 1,
-                    Comparison::Faster => self.faster += 1,
-                    Comparison::Slower => self.slower += 1,
+                    Comparison::Faster => {
+                        self.faster += 1;
+                        balance += 1;
+                    }
+                    Comparison::Slower => {
+                        self.slower += 1;
+                        balance -= 1;
+                    }
                 }
             }
+        }
+        match balance {
+            1.. => self.for_earlier += 1,
+            0 => {}
+            ..0 => self.for_later += 1,
         }
         Ok(())
     }
 
-    /// Says whether false verdicts are few, and as often for a place as against it.
+    /// Says whether false verdicts are few, and comparisons as often for an earlier place as for a later one.
     fn is_fair(&self) -> bool {
         let wrong = self.faster + self.slower;
+        let partial = self.for_earlier + self.for_later;
         wrong as f64 <= FALSE_SHARE * self.verdicts as f64
-            && two_sided(wrong, self.faster.min(self.slower)) >= CHANCE
+            && two_sided(partial, self.for_earlier.min(self.for_later)) >= CHANCE
     }
 }
 
-/// Returns how probable it is that of so many verdicts, each one way or the other by chance, at most `less`
+/// Returns how probable it is that of so many comparisons, each one way or the other by chance, at most `less`
 /// or at least as many as all but `less` go one way.
 fn two_sided(all: usize, less: usize) -> f64 {
     let mut ways = 1.0;
@@ -233,6 +250,33 @@ mod tests {
         check(5, 0, 0.0625);
         check(6, 0, 0.03125);
         check(67, 0, 2.0 / 2f64.powi(67));
+    }
+
+    #[test]
+    fn favour_is_counted_by_comparison() {
+        // `wrong` comparisons of forty in which the first place is ahead of `of` others.
+        let is_fair = |wrong: usize, of: usize| {
+            let mut examined = Examined::default();
+            for comparison in 0..COMPARISONS {
+                let time_s = |place: usize| {
+                    let is_behind = comparison < wrong && (1..=of).contains(&place);
+                    if is_behind { 1.1 } else { 1.0 }
+                };
+                let rounds = PairedRounds {
+                    workload: "w".to_string(),
+                    samples_s: (0..3).map(|place| vec![time_s(place); 7]).collect(),
+                    disturbed_s: Vec::new(),
+                    absent: Vec::new(),
+                };
+                examined.take(&rounds).expect("there are rounds");
+            }
+            examined.is_fair()
+        };
+        // Six false verdicts: of three comparisons, which chance may well favour, and of four to six.
+        assert!(is_fair(3, 2));
+        assert!(is_fair(1, 2));
+        // A false verdict too many, however they are spread.
+        assert!(!is_fair(4, 2));
     }
 
     #[test]
