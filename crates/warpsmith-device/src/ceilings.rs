@@ -57,9 +57,11 @@ const MOST_S: f64 = 2.5;
 /// The turns end when no ceiling has risen for so many of them by more than this.
 const LEVEL_TURNS: usize = 6;
 const LEVEL: f64 = 0.01;
-/// Where the machine is too busy for readings to agree, so many more are taken, each a tenth as long: what runs
+/// Where the machine is too busy for readings to agree, more are taken, each a tenth as long: what runs
 /// beside lets a team of threads run undisturbed for tenths of a millisecond long before it does so for three.
-const BUSY_READINGS: usize = 60;
+/// Beside a program that never stops a reading takes a time slice of some milliseconds, most of it waiting.
+const BUSY_READINGS: usize = 400;
+const BUSY_S: f64 = 1.0;
 const BUSY_SHARE: f64 = 0.1;
 /// A ceiling is reached when so many readings are within this share of it.
 const READINGS_THAT_AGREE: usize = 4;
@@ -85,10 +87,7 @@ pub fn measure(target: &mut dyn Target) -> Result<Ceilings, DeviceError> {
 
     let small = plans((small_blocks(target) as u64 + 1) * SLICE_FLOATS);
     let small_case = stage(target, &small)?;
-    // Two large arrays, together four times the last cache.
-    let far_bytes = (4 * target.info().l3_bytes).clamp(32 << 20, 1 << 30);
-    let far_blocks = far_bytes / 2 / 4 / SLICE_FLOATS;
-    let large = plans(far_blocks * SLICE_FLOATS);
+    let large = plans(far_blocks(target) * SLICE_FLOATS);
     let large_case = stage(target, &large)?;
 
     let works = small_works(target);
@@ -96,17 +95,8 @@ pub fn measure(target: &mut dyn Target) -> Result<Ceilings, DeviceError> {
     for work in &works {
         probes.push(Probe::small(target, &artifact, &small, small_case, work, READING_S)?);
     }
-    let vectors_per_s = impossible_vectors_per_s(target);
     for (entry, arrays) in MEMORY_MIXES {
-        let program = program(&artifact, &large, entry, 0, 0, far_blocks as i64);
-        probes.push(Probe {
-            session: open(target, &program, large_case, entry)?,
-            entry,
-            work: (far_blocks * SLICE_FLOATS * 4) as f64 * arrays,
-            impossible_per_s: vectors_per_s * vector_bytes(target),
-            rates: Vec::new(),
-            undisturbed: Vec::new(),
-        });
+        probes.push(Probe::memory(target, &artifact, &large, large_case, entry, arrays)?);
     }
     take_turns(target, &mut probes)?;
     let mut rates: Vec<f64> = Vec::new();
@@ -130,11 +120,12 @@ pub fn measure(target: &mut dyn Target) -> Result<Ceilings, DeviceError> {
         memory_bytes_per_s: memory,
         cache_bytes_per_s: rates[2].max(rates[3]),
         launch_floor_s,
+        newest: None,
     })
 }
 
 /// Says whether the machine can do more than these ceilings, which were measured before: whether it now
-/// multiplies and adds faster. Takes a twentieth of the time of measuring all of them.
+/// multiplies and adds faster, or reads or writes memory faster. Takes a tenth of the time of measuring all of them.
 pub fn have_risen(target: &mut dyn Target, known: &Ceilings) -> Result<bool, DeviceError> {
     if target.info().cuda.is_some() {
         // Its clocks are its own affair; only measuring tells.
@@ -146,7 +137,32 @@ pub fn have_risen(target: &mut dyn Target, known: &Ceilings) -> Result<bool, Dev
     let [arithmetic, ..] = small_works(target);
     let now = quick_rate(target, &artifact, &small, case, &arithmetic);
     target.unstage(case);
-    Ok(now? > known.f32_flops_per_s * (1.0 + RISEN))
+    let has_risen = |now: f64, known: f64| now > known * (1.0 + RISEN);
+    if has_risen(now?, known.f32_flops_per_s) {
+        return Ok(true);
+    }
+    let large = plans(far_blocks(target) * SLICE_FLOATS);
+    let case = stage(target, &large)?;
+    let now = quick_memory_rate(target, &artifact, &large, case);
+    target.unstage(case);
+    Ok(has_risen(now?, known.memory_bytes_per_s))
+}
+
+fn quick_memory_rate(
+    target: &mut dyn Target,
+    artifact: &Artifact,
+    large: &[TensorPlan],
+    case: CaseId,
+) -> Result<f64, DeviceError> {
+    let mut best: f64 = 0.0;
+    for (entry, arrays) in MEMORY_MIXES {
+        let mut probe = Probe::memory(target, artifact, large, case, entry, arrays)?;
+        for _ in 0..READINGS_THAT_AGREE {
+            probe.read(target)?;
+        }
+        best = best.max(probe.reached());
+    }
+    Ok(best)
 }
 
 fn quick_rate(
@@ -198,6 +214,12 @@ fn small_works(target: &dyn Target) -> [Work; 4] {
     ]
 }
 
+/// Returns the slices of each of two large arrays, which together are four times the last cache.
+fn far_blocks(target: &dyn Target) -> u64 {
+    let far_bytes = (4 * target.info().l3_bytes).clamp(32 << 20, 1 << 30);
+    far_bytes / 2 / 4 / SLICE_FLOATS
+}
+
 fn vector_bytes(target: &dyn Target) -> f64 {
     f64::from(target.info().vector_bytes.max(16))
 }
@@ -246,6 +268,27 @@ impl Probe {
             entry: work.entry,
             work: work.per_step * steps * blocks as f64,
             impossible_per_s: impossible_vectors_per_s(target) * work.per_vector,
+            rates: Vec::new(),
+            undisturbed: Vec::new(),
+        })
+    }
+
+    /// Opens one on large arrays, so many of which its entry reads and writes.
+    fn memory(
+        target: &mut dyn Target,
+        artifact: &Artifact,
+        large: &[TensorPlan],
+        case: CaseId,
+        entry: &'static str,
+        arrays: f64,
+    ) -> Result<Self, DeviceError> {
+        let blocks = far_blocks(target);
+        let program = program(artifact, large, entry, 0, 0, blocks as i64);
+        Ok(Self {
+            session: open(target, &program, case, entry)?,
+            entry,
+            work: (blocks * SLICE_FLOATS * 4) as f64 * arrays,
+            impossible_per_s: impossible_vectors_per_s(target) * vector_bytes(target),
             rates: Vec::new(),
             undisturbed: Vec::new(),
         })
@@ -309,8 +352,12 @@ fn brief_rate(
 ) -> Result<f64, DeviceError> {
     let reading_s = READING_S * BUSY_SHARE;
     let mut probe = Probe::small(target, artifact, small, case, work, reading_s)?;
+    let started = Instant::now();
     for _ in 0..BUSY_READINGS {
         probe.read(target)?;
+        if started.elapsed().as_secs_f64() > BUSY_S {
+            break;
+        }
     }
     Ok(probe.reached())
 }

@@ -14,7 +14,7 @@
 //!      append(&RunId, &Finding, at_unix_s) -> seq          trial and texts together
 //!      find_trial(&Question) -> Option<Trial>              an earlier answer, from any run
 //!      adopt(&RunId, &Trial, at_unix_s) -> seq             takes it over
-//!      put_ceilings(&RunId, &Ceilings, at)   newest_ceilings(&EnvironmentId)
+//!      put_ceilings(&RunId, &Ceilings, at)   best_ceilings(&EnvironmentId)
 //!      put_profile(&RunId, &ProfileRecord, &[FileBlob])    newest_profile(&CandidateId, &EnvironmentId)
 //!      put_comparison   put_chain   put_document(&RunId, kind, &Value)
 //!   reading:

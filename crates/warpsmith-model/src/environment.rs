@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{EnvironmentId, Hasher};
+use crate::{EnvironmentId, Hasher, units};
 
 /// The machine, the tools and the protections of a trial.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -186,12 +186,46 @@ pub struct Ceilings {
     pub cache_bytes_per_s: f64,
     /// Seconds of an empty launch.
     pub launch_floor_s: f64,
+    /// What the newest measurement showed, where it fell clearly short of an earlier one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub newest: Option<Box<Ceilings>>,
 }
 
 impl Ceilings {
-    /// Returns the better of two measurements, each ceiling by itself.
-    pub fn best_of(&self, other: &Self) -> Self {
+    /// A measurement that is lower than the best by more than this is said to fall short of it.
+    pub const REPEATABLE: f64 = 0.05;
+
+    /// Returns the better of two measurements, each ceiling by itself: a ceiling is what was reached once. The
+    /// newer one is kept beside it where it fell clearly short.
+    pub fn best_of(&self, newer: &Self) -> Self {
+        let newest = newer.newest.as_deref().unwrap_or(newer);
+        let mut best = self.higher_of(newer);
+        if !best.shortfalls_of(newest).is_empty() {
+            best.newest = Some(Box::new(Self { newest: None, ..newest.clone() }));
+        }
+        best
+    }
+
+    /// Returns the rates of which the newest measurement fell short, with what it showed: on a busy machine, or
+    /// on one that shares its memory with others, they do not repeat.
+    pub fn shortfalls(&self) -> Vec<(CeilingRate, f64)> {
+        self.newest.as_deref().map(|newest| self.shortfalls_of(newest)).unwrap_or_default()
+    }
+
+    fn shortfalls_of(&self, newest: &Self) -> Vec<(CeilingRate, f64)> {
+        let is_short = |rate: &CeilingRate| {
+            let reached = rate.of(self);
+            reached.is_some_and(|best| {
+                rate.of(newest).unwrap_or(0.0) < best * (1.0 - Self::REPEATABLE)
+            })
+        };
+        let short = CeilingRate::ALL.into_iter().filter(is_short);
+        short.map(|rate| (rate, rate.of(newest).unwrap_or(0.0))).collect()
+    }
+
+    fn higher_of(&self, other: &Self) -> Self {
         Self {
+            newest: None,
             f32_flops_per_s: self.f32_flops_per_s.max(other.f32_flops_per_s),
             f64_flops_per_s: self.f64_flops_per_s.max(other.f64_flops_per_s),
             matrix_flops_per_s: match (self.matrix_flops_per_s, other.matrix_flops_per_s) {
@@ -205,9 +239,89 @@ impl Ceilings {
     }
 }
 
+/// One of the rates among the ceilings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CeilingRate {
+    /// [`Ceilings::f32_flops_per_s`].
+    SinglePrecision,
+    /// [`Ceilings::f64_flops_per_s`].
+    DoublePrecision,
+    /// [`Ceilings::matrix_flops_per_s`].
+    MatrixUnits,
+    /// [`Ceilings::memory_bytes_per_s`].
+    Memory,
+    /// [`Ceilings::cache_bytes_per_s`].
+    Caches,
+}
+
+impl CeilingRate {
+    /// All of them.
+    pub const ALL: [Self; 5] = [
+        Self::SinglePrecision,
+        Self::DoublePrecision,
+        Self::MatrixUnits,
+        Self::Memory,
+        Self::Caches,
+    ];
+
+    /// Returns this rate of some ceilings; none where the device has no such units.
+    pub fn of(self, ceilings: &Ceilings) -> Option<f64> {
+        match self {
+            Self::SinglePrecision => Some(ceilings.f32_flops_per_s),
+            Self::DoublePrecision => Some(ceilings.f64_flops_per_s),
+            Self::MatrixUnits => ceilings.matrix_flops_per_s,
+            Self::Memory => Some(ceilings.memory_bytes_per_s),
+            Self::Caches => Some(ceilings.cache_bytes_per_s),
+        }
+    }
+
+    /// Returns its name and a value of it, for people.
+    pub fn describe(self, per_s: f64) -> String {
+        match self {
+            Self::SinglePrecision => format!("single precision {}", units::flops(per_s)),
+            Self::DoublePrecision => format!("double precision {}", units::flops(per_s)),
+            Self::MatrixUnits => format!("matrix units {}", units::flops(per_s)),
+            Self::Memory => format!("memory {}", units::bandwidth(per_s)),
+            Self::Caches => format!("caches {}", units::bandwidth(per_s)),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn ceilings(memory_bytes_per_s: f64) -> Ceilings {
+        Ceilings {
+            f32_flops_per_s: 1e11,
+            f64_flops_per_s: 5e10,
+            matrix_flops_per_s: None,
+            memory_bytes_per_s,
+            cache_bytes_per_s: 1e12,
+            launch_floor_s: 1e-5,
+            newest: None,
+        }
+    }
+
+    #[test]
+    fn ceilings_are_the_best_ever_seen_and_say_what_the_newest_measurement_lacked() {
+        let best = ceilings(88e9).best_of(&ceilings(57e9));
+        assert_eq!(best.memory_bytes_per_s, 88e9);
+        assert_eq!(best.shortfalls(), [(CeilingRate::Memory, 57e9)]);
+        // Within what two measurements differ by, nothing is said; and a newer, better one is its own.
+        assert!(ceilings(88e9).best_of(&ceilings(86e9)).shortfalls().is_empty());
+        let risen = best.best_of(&ceilings(89e9));
+        assert_eq!((risen.memory_bytes_per_s, risen.newest.is_none()), (89e9, true));
+    }
+
+    #[test]
+    fn ceilings_without_a_shortfall_are_stored_as_before() {
+        let text = serde_json::to_string(&ceilings(88e9)).expect("plain data");
+        assert!(!text.contains("newest"), "{text}");
+        let short = ceilings(88e9).best_of(&ceilings(57e9));
+        let text = serde_json::to_string(&short).expect("plain data");
+        assert_eq!(serde_json::from_str::<Ceilings>(&text).expect("it was written"), short);
+    }
 
     #[test]
     fn a_device_that_cannot_be_asked_for_its_clocks_is_the_same_device() {

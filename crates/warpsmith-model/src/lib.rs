@@ -51,7 +51,9 @@ pub use candidate::{Candidate, Fidelity, Job, KernelText, Origin, Request, Reque
 pub use chain::{Authority, ChainRecord, Proof, Sensitivity};
 pub use device_state::{ClockLimit, DeviceState, Span};
 pub use diagnose::{Bound, Counters, Diagnosis, Gap};
-pub use environment::{Ceilings, Compiler, CudaInfo, DeviceInfo, Environment, Guard, Isolation};
+pub use environment::{
+    CeilingRate, Ceilings, Compiler, CudaInfo, DeviceInfo, Environment, Guard, Isolation,
+};
 pub use evolve::{
     CallAnswer, CallRecord, EvolutionMode, EvolutionStart, EvolveSettings, InsightFrom,
     ModelChoice, ModelPolicy, Operator, Prompt, Rejection, ReplyVerdict, SourceRecord, Usage,

@@ -23,6 +23,7 @@ fn ceilings(flops_per_s: f64) -> Ceilings {
         memory_bytes_per_s: 1e12,
         cache_bytes_per_s: 1e14,
         launch_floor_s: 1e-8,
+        newest: None,
     }
 }
 

@@ -337,22 +337,26 @@ impl Store {
         found.first().map(|document| self.parse(document, what)).transpose()
     }
 
-    /// Returns the newest ceilings of an environment, from whichever run, and when they were
-    /// measured, in seconds since 1970.
-    pub fn newest_ceilings(
+    /// Returns the best that any run showed of an environment, with what the newest one lacked.
+    pub fn best_ceilings(
         &self,
         environment: &EnvironmentId,
-    ) -> Result<Option<(Ceilings, f64)>, StoreError> {
-        let what = || format!("the newest ceilings of environment {}", environment.short());
+    ) -> Result<Option<Ceilings>, StoreError> {
+        let what = || format!("the ceilings of environment {}", environment.short());
         let found = self.sealed(
             Table::Ceilings,
             "",
-            "WHERE environment = ?1 ORDER BY measured_unix_s DESC LIMIT 1",
+            "WHERE environment = ?1 ORDER BY measured_unix_s",
             [environment.to_string()],
             what,
-            |row| Ok((row.get::<_, String>(3)?, row.get::<_, f64>(2)?)),
+            |row| row.get::<_, String>(3),
         )?;
-        found.first().map(|(document, at)| Ok((self.parse(document, what)?, *at))).transpose()
+        let mut best: Option<Ceilings> = None;
+        for document in &found {
+            let next: Ceilings = self.parse(document, what)?;
+            best = Some(best.map_or_else(|| next.clone(), |best| best.best_of(&next)));
+        }
+        Ok(best)
     }
 
     /// Returns the comparisons of a run, in order.

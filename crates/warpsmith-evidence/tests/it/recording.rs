@@ -243,8 +243,8 @@ fn comparisons_ceilings_and_documents_come_back() {
     assert_eq!(store.ceilings(run).expect("none yet"), None);
     store.put_ceilings(run, &ceilings(), START).expect("kept");
     assert_eq!(store.ceilings(run).expect("ceilings"), Some(ceilings()));
-    let newest = store.newest_ceilings(&record.environment).expect("ceilings");
-    assert_eq!(newest, Some((ceilings(), START)));
+    let best = store.best_ceilings(&record.environment).expect("ceilings");
+    assert_eq!(best, Some(ceilings()));
 
     let chain = ChainRecord { format: 1, wall_s: 2.5, ..ChainRecord::default() };
     store.put_chain(run, &chain).expect("kept");

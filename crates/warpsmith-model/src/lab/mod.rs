@@ -579,6 +579,31 @@ impl Lab {
         load::parse(files)
     }
 
+    /// Says what is to be said of tolerances within which an answer may be visibly wrong; such that zeros would
+    /// pass are refused when the lab is read.
+    pub fn tolerance_doubt(&self) -> Option<String> {
+        const MOST: f64 = 0.05;
+        let outputs = self.tensors.iter().filter(|tensor| tensor.role == Role::Output);
+        let epsilon = outputs
+            .flat_map(|tensor| match &tensor.dtype {
+                ElementType::Fixed(dtype) => vec![*dtype],
+                ElementType::ByAxis { of, .. } => of.clone(),
+            })
+            .map(DType::epsilon)
+            .fold(0.0, f64::max);
+        let widest =
+            self.inputs.iter().max_by(|a, b| a.tolerance_scale.total_cmp(&b.tolerance_scale))?;
+        let share = self.tolerance.norm_eps * widest.tolerance_scale * epsilon;
+        (share > MOST).then(|| {
+            format!(
+                "the tolerance lets a whole answer be wrong by {:.0} % (inputs `{}`); \
+                 `warpsmith calibrate` proposes another",
+                100.0 * share,
+                widest.name
+            )
+        })
+    }
+
     /// Returns a kernel by name.
     pub fn kernel(&self, name: &str) -> Option<&Kernel> {
         self.kernels.iter().find(|kernel| kernel.name == name)

@@ -190,3 +190,15 @@ fn schemas_name_the_keys_that_the_loader_knows() {
         assert_eq!(schema["additionalProperties"], false);
     }
 }
+
+#[test]
+fn tolerances_that_are_wide_are_doubted() {
+    for name in ["saxpy", "rmsnorm", "gemm", "attention"] {
+        let lab = Lab::parse(&read_lab(name)).expect("a good lab");
+        assert_eq!(lab.tolerance_doubt(), None, "{name}");
+    }
+    let mut lab = Lab::parse(&read_lab("saxpy")).expect("a good lab");
+    lab.tolerance.norm_eps = 1e6;
+    let doubt = lab.tolerance_doubt().expect("wide");
+    assert!(doubt.contains("wrong by 12 %"), "{doubt}");
+}

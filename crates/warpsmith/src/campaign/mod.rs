@@ -291,13 +291,14 @@ impl Campaign {
         Ok(finding.trial)
     }
 
-    /// Measures the ceilings; called again, it looks whether they have risen, and keeps the best that the
-    /// run has seen.
+    /// Measures the ceilings; called again, it looks whether they have risen. Keeps the best that was ever seen
+    /// of this device and its tools: what a machine can do does not change from run to run, what it shows in
+    /// two seconds does.
     pub fn ceilings(&mut self) -> Result<Ceilings> {
         let Answer::Ceilings(measured) = self.ask(&Ask::Ceilings)? else {
             bail!("the worker did not answer a question for ceilings");
         };
-        let best = match self.store.ceilings(&self.run)? {
+        let best = match self.store.best_ceilings(&self.environment_id)? {
             Some(known) => known.best_of(&measured),
             None => measured,
         };

@@ -405,6 +405,9 @@ pub fn announce(campaign: &Campaign) {
     for warning in super::doctor::isolation_warnings(&campaign.environment.isolation) {
         say(format!("  {}", paint(WARN, warning)));
     }
+    if let Some(doubt) = lab.tolerance_doubt() {
+        say(format!("  {}", paint(WARN, doubt)));
+    }
 }
 
 /// Says in one line what the chain of trust rests on.
@@ -437,8 +440,16 @@ pub fn ceiling_words(ceilings: &Ceilings) -> String {
     let matrix = ceilings.matrix_flops_per_s.map_or_else(String::new, |flops_per_s| {
         format!("matrix units {} (f16), ", units::flops(flops_per_s))
     });
+    let short = ceilings.shortfalls();
+    let now = if short.is_empty() {
+        String::new()
+    } else {
+        let short: Vec<String> =
+            short.into_iter().map(|(rate, per_s)| rate.describe(per_s)).collect();
+        format!("; the best ever seen here, the newest measurement showed {}", short.join(", "))
+    };
     format!(
-        "{matrix}peak {} (f32), memory {}, caches {}, launch {}",
+        "{matrix}peak {} (f32), memory {}, caches {}, launch {}{now}",
         units::flops(ceilings.f32_flops_per_s),
         units::bandwidth(ceilings.memory_bytes_per_s),
         units::bandwidth(ceilings.cache_bytes_per_s),

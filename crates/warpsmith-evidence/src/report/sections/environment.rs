@@ -88,13 +88,20 @@ fn guard(guard: &Guard) -> Html {
 }
 
 fn measured(ceilings: &Ceilings) -> Html {
-    facts([
+    let mut facts_of = vec![
         ("Single precision".to_string(), html!("{}", units::flops(ceilings.f32_flops_per_s))),
         ("Double precision".to_string(), html!("{}", units::flops(ceilings.f64_flops_per_s))),
         ("Memory".to_string(), html!("{}", units::bandwidth(ceilings.memory_bytes_per_s))),
         ("Nearest caches".to_string(), html!("{}", units::bandwidth(ceilings.cache_bytes_per_s))),
         ("Empty launch".to_string(), html!("{}", units::time(ceilings.launch_floor_s))),
-    ])
+    ];
+    let short: Vec<String> =
+        ceilings.shortfalls().into_iter().map(|(rate, per_s)| rate.describe(per_s)).collect();
+    if !short.is_empty() {
+        let words = format!("{}; the ceilings are the best ever seen here", short.join(", "));
+        facts_of.push(("The newest measurement".to_string(), html!("{}", words)));
+    }
+    facts(facts_of)
 }
 
 fn settings(view: &View<'_>) -> Html {
