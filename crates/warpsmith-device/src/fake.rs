@@ -29,7 +29,7 @@ use crate::target::{
 };
 
 type State = Rc<RefCell<dyn FnMut() -> DeviceState>>;
-type Judge = Box<dyn FnMut(Sanitizer, &Program) -> Result<Sanitized, Fault>>;
+type Judge = Box<dyn FnMut(Sanitizer, &Program, &[Vec<u8>]) -> Result<Sanitized, Fault>>;
 type Kernel = Rc<RefCell<dyn FnMut(&mut FakeCall<'_>) -> Result<f64, Fault>>>;
 
 /// A target whose kernels are closures, found by the name of the unit's file.
@@ -163,7 +163,15 @@ impl Fake {
     /// Gives the target sanitizers, and says what they find in each program they are shown.
     pub fn sanitizer(
         &mut self,
-        judge: impl FnMut(Sanitizer, &Program) -> Result<Sanitized, Fault> + 'static,
+        mut judge: impl FnMut(Sanitizer, &Program) -> Result<Sanitized, Fault> + 'static,
+    ) -> &mut Self {
+        self.sanitizer_of_inputs(move |tool, program, _| judge(tool, program))
+    }
+
+    /// The same for sanitizers that look at inputs, too.
+    pub fn sanitizer_of_inputs(
+        &mut self,
+        judge: impl FnMut(Sanitizer, &Program, &[Vec<u8>]) -> Result<Sanitized, Fault> + 'static,
     ) -> &mut Self {
         self.sanitizer = Some(Box::new(judge));
         self
@@ -241,8 +249,10 @@ impl Target for Fake {
     ) -> Result<Sanitized, Fault> {
         self.sanitizer_deadlines.push(deadline);
         let judge = self.sanitizer.as_mut().expect("only asked where there are some");
-        for (program, _) in runs {
-            let said = judge(tool, program)?;
+        for (program, case) in runs {
+            let staged =
+                self.staged[case.0].as_ref().expect("only staged cases are shown").borrow();
+            let said = judge(tool, program, &staged.contents)?;
             if said != Sanitized::Clean {
                 return Ok(said);
             }

@@ -13,7 +13,9 @@ use super::bench::{Bench, Stop};
 use crate::bind;
 use crate::error::DeviceError;
 
-/// Shapes that are drawn from the lab's ranges.
+/// What shapes that are drawn from the lab's ranges are called.
+pub(super) const DRAWN: &str = "drawn";
+/// How many there are of them.
 const SMALL_SHAPES: usize = 6;
 /// Draws until that many are found that the kernel serves.
 const MOST_DRAWS: usize = 200;
@@ -87,14 +89,37 @@ fn draw_between(least: i64, most: i64, class: Class, rng: &mut Rng) -> i64 {
     snap(drawn, class, least, most, rng).unwrap_or(drawn)
 }
 
-/// Draws small shapes from the lab's ranges.
+/// Draws small shapes from the lab's ranges, and notes where there are fewer than there should be.
 pub(super) fn small(bench: &mut Bench<'_>) -> Result<Vec<Workload>, Stop> {
-    let lab = bench.lab;
-    if lab.ranges.is_empty() {
+    if bench.lab.ranges.is_empty() {
         let note = "the lab states no [ranges], so no further shapes were drawn";
         bench.notes.push(note.to_string());
         return Ok(Vec::new());
     }
+    let shapes = small_ones(bench)?;
+    if shapes.len() < SMALL_SHAPES {
+        bench.notes.push(format!(
+            "{LEFT_OUT_NOTE}serves {} of {MOST_DRAWS} shapes drawn from the lab's ranges; checked on these",
+            shapes.len()
+        ));
+    }
+    Ok(shapes)
+}
+
+/// Returns this many of the shapes that [`small`] draws, which no candidate could foresee; all, where there are
+/// fewer.
+pub(super) fn some_small(bench: &mut Bench<'_>, count: usize) -> Result<Vec<Workload>, Stop> {
+    if bench.lab.ranges.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut shapes = small_ones(bench)?;
+    bench.rng.shuffle(&mut shapes);
+    shapes.truncate(count);
+    Ok(shapes)
+}
+
+fn small_ones(bench: &Bench<'_>) -> Result<Vec<Workload>, DeviceError> {
+    let lab = bench.lab;
     let mut rng = Rng::derive(bench.seed, "drawn shapes");
     let mut classes = CLASSES;
     rng.shuffle(&mut classes);
@@ -115,18 +140,12 @@ pub(super) fn small(bench: &mut Bench<'_>) -> Result<Vec<Workload>, Stop> {
             };
             (axis.clone(), value)
         });
-        let shape = Workload::new("drawn", axes.collect());
+        let shape = Workload::new(DRAWN, axes.collect());
         if !shapes.contains(&shape) && bench.subject.serves(&shape)? {
             shapes.push(shape);
         }
     }
-    if shapes.len() < SMALL_SHAPES {
-        bench.notes.push(format!(
-            "{LEFT_OUT_NOTE}serves {} of {MOST_DRAWS} shapes drawn from the lab's ranges; checked on these",
-            shapes.len()
-        ));
-    }
-    shapes.iter().map(|shape| Ok(bind::with_drawn_scalars(lab, shape, bench.seed)?)).collect()
+    shapes.iter().map(|shape| bind::with_drawn_scalars(lab, shape, bench.seed)).collect()
 }
 
 /// An axis with the parts of it that shapes are drawn from.

@@ -503,8 +503,20 @@ fn elements(program: &Program) -> usize {
     program.tensors[0].elements()
 }
 
+/// Leaves out the names of drawn shapes, which differ from run to run.
+fn without_drawn(text: &str) -> String {
+    let mut parts = text.split(", drawn (");
+    let first = parts.next().unwrap_or_default().to_string();
+    parts.fold(first, |said, part| said + part.split_once(')').map_or("", |(_, rest)| rest))
+}
+
+/// Returns what sanitizers said, in order, without the names of drawn shapes.
+fn sanitizer_notes(trial: &Trial) -> Vec<String> {
+    trial.sanitizer_notes().map(without_drawn).collect()
+}
+
 #[test]
-fn sanitizers_see_the_proof_shapes_and_the_least_workload() {
+fn sanitizers_see_the_proof_shapes_drawn_ones_and_the_least_workload() {
     let seen: Rc<RefCell<Vec<(Sanitizer, usize)>>> = Rc::default();
     let log = Rc::clone(&seen);
     let (trial, _) = sanitized(move |tool, program| {
@@ -512,18 +524,44 @@ fn sanitizers_see_the_proof_shapes_and_the_least_workload() {
         Ok(Sanitized::Clean)
     });
     assert_eq!(trial.outcome.verdict(), Verdict::Passed);
+    let drawn: Vec<usize> = seen.borrow()[2..5].iter().map(|it| it.1).collect();
+    assert!(drawn.iter().all(|elements| (1..=300).contains(elements)), "{drawn:?}");
+    let small = [&[1, 1023], drawn.as_slice()].concat();
     for tool in Sanitizer::ALL {
         let of_tool: Vec<usize> =
             seen.borrow().iter().filter(|it| it.0 == tool).map(|it| it.1).collect();
-        assert_eq!(of_tool[..3], [1, 1023, 4096]);
+        assert_eq!(of_tool[..6], [small.as_slice(), &[4096]].concat());
         // Whether a race shows is a matter of luck, in every launch.
         let further = if tool == Sanitizer::Racecheck { 11 } else { 0 };
-        assert_eq!(of_tool[3..], [1, 1023].repeat(further));
+        assert_eq!(of_tool[6..], small.repeat(further));
     }
     assert_eq!(
-        trial.sanitizer_notes().collect::<Vec<_>>(),
+        sanitizer_notes(&trial),
         ["memcheck, racecheck, initcheck found nothing on one, odd, small (fake 1)"]
     );
+    assert_eq!(trial.notes.iter().filter(|note| note.contains("drawn (N=")).count(), 1);
+}
+
+#[test]
+fn sanitizers_see_what_no_manifest_says() {
+    let contents: Rc<RefCell<BTreeSet<Vec<u8>>>> = Rc::default();
+    let of_proofs: Rc<RefCell<BTreeSet<u64>>> = Rc::default();
+    for _ in 0..24 {
+        let mut fake = machine();
+        let (seen, scalars) = (Rc::clone(&contents), Rc::clone(&of_proofs));
+        fake.sanitizer_of_inputs(move |_, program, inputs| {
+            if elements(program) == 1023 {
+                scalars.borrow_mut().insert(program.scalars[0].to_bits());
+                seen.borrow_mut().insert(inputs[0].clone());
+            }
+            Ok(Sanitized::Clean)
+        });
+        let trial = trial(&mut fake, Fidelity::Full);
+        assert_eq!(trial.outcome.verdict(), Verdict::Passed, "{}", trial.outcome.describe());
+    }
+    assert!(!of_proofs.borrow().contains(&1.5f64.to_bits()), "the lab's own value is known");
+    // The same seed has the same contents; two dozen draws of one distribution do not happen.
+    assert_eq!(contents.borrow().len(), 2);
 }
 
 /// Returns the verdict on a front that launches `20_wide` and `30_flat` on large workloads alone.
@@ -575,10 +613,10 @@ fn sanitizers_see_what_a_front_launches_on_large_shapes_alone() {
     let trial = front_of_three(|_, _| Ok(Sanitized::Clean), |_, value| value);
     assert_eq!(trial.outcome.verdict(), Verdict::Passed, "{}", trial.outcome.describe());
     assert_eq!(
-        trial.sanitizer_notes().collect::<Vec<_>>(),
+        sanitizer_notes(&trial),
         [
             "memcheck, racecheck, initcheck found nothing on one, odd, small (fake 1)",
-            "memcheck, racecheck, initcheck found nothing in 4 runs of what it launches on other \
+            "memcheck, racecheck, initcheck found nothing in 10 runs of what it launches on other \
              shapes: `20_wide`, `30_flat` (fake 1)",
         ]
     );
@@ -592,7 +630,7 @@ fn sanitizers_see_what_a_front_launches_on_large_shapes_alone() {
         |_, value| value,
     );
     assert_eq!(
-        trial.outcome.describe(),
+        without_drawn(&trial.outcome.describe()),
         "crashed on one, odd by `30_flat` with no tunables: memcheck: race"
     );
 }
@@ -621,7 +659,7 @@ fn what_a_sanitizer_flags_is_the_outcome_with_its_line() {
     });
     assert_eq!(trial.outcome.verdict(), Verdict::Crashed);
     assert_eq!(
-        trial.outcome.describe(),
+        without_drawn(&trial.outcome.describe()),
         "crashed on one, odd, small: racecheck: race at 10_fast.c:7"
     );
     assert!(fake.compiled().iter().any(|unit| unit.flags.contains(&"-lines".to_string())));
@@ -639,7 +677,8 @@ fn a_race_that_shows_in_few_launches_is_found() {
         let shows = tool == Sanitizer::Racecheck && launches % 9 == 8;
         Ok(if shows { Sanitized::Flagged(Flaw { message, report }) } else { Sanitized::Clean })
     });
-    assert_eq!(trial.outcome.describe(), "crashed on one, odd: racecheck: race");
+    let said = without_drawn(&trial.outcome.describe());
+    assert_eq!(said, "crashed on one, odd: racecheck: race");
 }
 
 #[test]
@@ -652,12 +691,12 @@ fn a_sanitizer_that_comes_to_no_end_is_a_verdict_on_small_shapes_and_a_note_on_r
         .0
     };
     assert_eq!(
-        unfinished(1000).outcome.describe(),
+        without_drawn(&unfinished(1000).outcome.describe()),
         "timed out on one, odd, under racecheck: no answer within 9 s"
     );
     let trial = unfinished(4096);
     assert_eq!(trial.outcome.verdict(), Verdict::Passed);
-    let notes: Vec<&str> = trial.sanitizer_notes().collect();
+    let notes = sanitizer_notes(&trial);
     assert_eq!(
         notes,
         [
@@ -695,7 +734,7 @@ fn a_doubtful_or_broken_sanitizer_is_never_a_clean_one() {
         Sanitizer::Racecheck => Ok(Sanitized::Doubtful("lost count of barriers".to_string())),
         _ => Ok(Sanitized::Clean),
     });
-    let notes: Vec<&str> = trial.sanitizer_notes().collect();
+    let notes = sanitizer_notes(&trial);
     assert_eq!(
         notes,
         [
