@@ -12,8 +12,10 @@ use std::time::{Duration, Instant};
 
 use warpsmith_model::CrashCause;
 
+use super::session::LEFT_BEHIND;
 use super::wire::{Ask, FailureKind, Floor, Reply};
 use super::{DEVICE_ARGUMENT, FINISH_LOOK, PATIENCE, broken, misuse, module_of, session_plan};
+use crate::parallel;
 use crate::sys::memory::{Mapping, MemoryFile};
 use crate::sys::process;
 use crate::sys::socket::{receive_message, send_descriptors, send_message};
@@ -44,6 +46,8 @@ pub(super) struct Running {
 pub(super) struct Window {
     pub(super) number: u64,
     pub(super) bytes: usize,
+    /// Up to where somebody may have put something since the window was made or given back.
+    used_bytes: usize,
     mapping: Mapping,
     file: MemoryFile,
 }
@@ -74,11 +78,13 @@ impl Windows {
         let number = self.n_made;
         self.n_made += 1;
         self.known.insert(number);
-        Ok(Window { number, bytes, mapping, file })
+        Ok(Window { number, bytes, used_bytes: 0, mapping, file })
     }
 
-    /// Takes a window back, for the next session.
-    pub(super) fn give_back(&mut self, window: Window) {
+    /// Takes a window back, for the next session. That one may be a rival's, whose process sees what is in the
+    /// window, where the device sees all of the host's memory a kernel too; so nothing is.
+    pub(super) fn give_back(&mut self, mut window: Window) {
+        window.clear();
         self.idle.push(window);
     }
 }
@@ -89,6 +95,20 @@ impl Window {
         // SAFETY: the mapping is readable, and the process writes only while a fetch is asked for, which
         // takes the session that owns this window exclusively.
         unsafe { self.mapping.content() }
+    }
+
+    /// Remembers that the process is asked to put something there, up to this many bytes from the beginning.
+    pub(super) fn will_hold(&mut self, bytes: usize) {
+        self.used_bytes = self.used_bytes.max(bytes.min(self.bytes));
+    }
+
+    /// Overwrites whatever may be there.
+    fn clear(&mut self) {
+        // SAFETY: the mapping is writable. The session that had the window is over, so nobody reads it, and
+        // no process writes: it does so only while a fetch is asked for.
+        let content = unsafe { self.mapping.content_mut() };
+        parallel::fill(&mut content[..self.used_bytes], 1, |_, piece| piece.fill(LEFT_BEHIND));
+        self.used_bytes = 0;
     }
 }
 
@@ -311,5 +331,31 @@ impl DeviceProcess {
             send_descriptors(&running.socket, &[descriptor])?;
         }
         receive_message(&mut running.socket)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_window_that_was_given_back_holds_nothing_of_whoever_had_it() {
+        let mut windows = Windows::default();
+        let mut window = windows.take(1000).expect("memory");
+        window.will_hold(700);
+        // As the device process does, which has the file too.
+        window.file.write_at(&[42; 700], 0).expect("written");
+        assert!(window.content()[..700].iter().all(|byte| *byte == 42));
+        let number = window.number;
+        windows.give_back(window);
+        let window = windows.take(900).expect("memory");
+        assert_eq!(window.number, number, "memory is used again");
+        assert!(!window.content().contains(&42));
+        assert_eq!(window.used_bytes, 0);
+        // Larger than any that is there: those are forgotten, and whoever has them is told so.
+        let larger = windows.take(2000).expect("memory");
+        assert_ne!(larger.number, number);
+        windows.give_back(window);
+        assert_eq!(windows.take(100).expect("memory").number, number);
     }
 }

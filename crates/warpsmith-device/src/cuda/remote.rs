@@ -209,8 +209,11 @@ impl CudaSession {
 
     fn fetch(&mut self, slot: usize) -> Result<(), Fault> {
         let _step = trace::step("fetching outputs");
-        let window = self.window.as_ref().map_or(0, |window| window.number);
         let offset = slot * self.slot_bytes;
+        let window = self.window.as_mut().ok_or_else(|| misuse("the session has no window"))?;
+        // Said before it is asked: what ends meanwhile may have written a part.
+        window.will_hold(offset + self.slot_bytes);
+        let window = window.number;
         let ask = Ask::Fetch { session: self.place.session, slot, window, offset };
         self.process()?.ask(&ask, &[], PATIENCE)?;
         self.fetched[slot] = true;

@@ -18,7 +18,7 @@ use super::wire::{Failure, FailureKind, Floor, ScalarWire, SessionPlan, Spoilt};
 use crate::cpu::poison;
 
 /// Every byte of memory that a kernel gives back: NaN in every element type.
-const LEFT_BEHIND: u8 = 0xff;
+pub(super) const LEFT_BEHIND: u8 = 0xff;
 
 /// What scratch is filled with, a word again and again: NaN, numbers near the largest, numbers near zero,
 /// and whatever. A kernel that relies on any of it is wrong with the others.
