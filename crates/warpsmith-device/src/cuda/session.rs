@@ -7,7 +7,9 @@ use cudarc::driver::sys::{CUfunction, CUstream};
 use warpsmith_model::DType;
 use warpsmith_model::rng::Rng;
 
-use super::arena::{Arena, Content, Item, Owner, Placed, guard_bytes};
+use super::arena::{
+    self, Arena, Content, Item, LEAST_GUARD_BYTES, OWN_PAGES_BYTES, Owner, Placed, guard_bytes,
+};
 use super::cublaslt::{Matrices, Product, Proposal};
 use super::driver::{self, Argument, Buffer, Context, DriverError, Extents, MapShape, Module};
 use super::failure::{failure, no_case};
@@ -27,6 +29,9 @@ const SCRATCH: [u64; 4] =
 
 /// An allocation that fills what is left of a page, so that what comes next is on another one.
 const PLUG_BYTES: usize = 64 << 10;
+
+/// Gaps that are tried between two allocations; the first does unless the driver has holes of that size.
+const MOST_GAPS: usize = 4;
 
 pub(super) struct Session {
     pub(super) plan: SessionPlan,
@@ -297,31 +302,40 @@ impl Session {
         Ok(arena)
     }
 
-    /// Allocates every item by itself. Between them are gaps as wide as guards elsewhere, and inputs and
-    /// outputs are on different pages, as they are in an arena: their distances say nothing.
+    /// Allocates every item by itself. Between them are gaps as wide as guards elsewhere, inputs and outputs are
+    /// on different pages and begin anywhere in them, and either come first, as they do in an arena: neither
+    /// addresses nor distances say anything.
     fn separate(&mut self, items: &[Item]) -> Result<(), Failure> {
         self.memory = Memory::None;
         let allocate = |bytes: usize| Buffer::new(bytes).map_err(failure);
-        let (inputs, others): (Vec<Item>, Vec<Item>) =
-            items.iter().copied().partition(|item| matches!(item.owner, Owner::Input { .. }));
         let mut gaps = Vec::new();
-        let mut buffers = Vec::new();
-        for mut group in [inputs, others] {
-            self.rng.shuffle(&mut group);
+        let mut buffers: Vec<(Owner, Buffer)> = Vec::new();
+        for group in drawn_groups(items, &mut self.rng) {
+            turn_page(&mut gaps)?;
+            let mut before = arena::drawn_start(&group, &mut self.rng);
+            while before > 0 {
+                let plug = before.min(PLUG_BYTES);
+                gaps.push(allocate(plug)?);
+                before -= plug;
+            }
             for Item { owner, bytes } in group {
                 gaps.push(allocate(guard_bytes(&mut self.rng))?);
-                buffers.push((owner, allocate(bytes)?));
-            }
-            let last = allocate(PLUG_BYTES)?;
-            let page = last.at / PAGE_BYTES as u64;
-            gaps.push(last);
-            for _ in 0..PAGE_BYTES / PLUG_BYTES {
-                let plug = allocate(PLUG_BYTES)?;
-                let is_elsewhere = plug.at / PAGE_BYTES as u64 != page;
-                gaps.push(plug);
-                if is_elsewhere {
-                    break;
+                let mut buffer = allocate(bytes)?;
+                // What has pages of its own may lie right behind another such thing, however wide a gap
+                // there is among what is smaller: then nobody sees that a kernel goes beyond either.
+                for _ in 0..MOST_GAPS {
+                    if !buffers.iter().any(|(_, other)| are_neighbours(other, &buffer)) {
+                        break;
+                    }
+                    if bytes < OWN_PAGES_BYTES {
+                        gaps.push(buffer);
+                    } else {
+                        drop(buffer);
+                        gaps.push(allocate(OWN_PAGES_BYTES)?);
+                    }
+                    buffer = allocate(bytes)?;
                 }
+                buffers.push((owner, buffer));
             }
         }
         self.memory = Memory::Separate(buffers);
@@ -424,6 +438,37 @@ impl Session {
     }
 }
 
+/// Returns inputs, and outputs with scratch, in random order.
+fn drawn_groups(items: &[Item], rng: &mut Rng) -> [Vec<Item>; 2] {
+    let (inputs, others) = arena::apart(items);
+    let mut groups = [inputs, others];
+    rng.shuffle(&mut groups);
+    for group in &mut groups {
+        rng.shuffle(group);
+    }
+    groups
+}
+
+/// Allocates until small allocations come from another page.
+fn turn_page(gaps: &mut Vec<Buffer>) -> Result<(), Failure> {
+    let mut page = None;
+    for _ in 0..=PAGE_BYTES / PLUG_BYTES {
+        let plug = Buffer::new(PLUG_BYTES).map_err(failure)?;
+        let at = plug.at / PAGE_BYTES as u64;
+        gaps.push(plug);
+        if *page.get_or_insert(at) != at {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// Says whether there is less between two allocations than between a tensor and the next in an arena.
+fn are_neighbours(one: &Buffer, other: &Buffer) -> bool {
+    let (low, high) = if one.at < other.at { (one, other) } else { (other, one) };
+    high.at < low.at + (low.bytes + LEAST_GUARD_BYTES) as u64
+}
+
 /// Returns what an output is filled with, eight bytes of it: NaN before a slot's first launch, which tells what
 /// was never written; numbers as large as there are before later ones, of either sign, since to some operations a NaN
 /// is nothing.
@@ -501,5 +546,42 @@ mod tests {
             assert_eq!(one[dtype.size() - 1] ^ other[dtype.size() - 1], 0x80);
         }
         assert_eq!(poison_word(DType::F16, 1, 1), 0x7bff_7bff_7bff_7bff);
+    }
+
+    #[test]
+    fn whoever_is_watched_finds_inputs_and_outputs_in_either_order() {
+        let input = |input| Item { owner: Owner::Input { place: 0, input }, bytes: 8 };
+        let output = Item { owner: Owner::Output { place: 0, output: 0 }, bytes: 8 };
+        let items = [input(0), input(1), output, Item { owner: Owner::Scratch(0), bytes: 8 }];
+        let mut rng = Rng::new(3);
+        let orders: Vec<Vec<Owner>> = (0..64)
+            .map(|_| drawn_groups(&items, &mut rng).concat().iter().map(|it| it.owner).collect())
+            .collect();
+        for owner in items.map(|it| it.owner) {
+            let at = |order: &Vec<Owner>| order.iter().position(|known| *known == owner);
+            for place in 0..items.len() {
+                assert!(orders.iter().any(|order| at(order) == Some(place)), "{owner:?} {place}");
+            }
+        }
+        // They never mix: they are on different pages.
+        let is_input = |owner: &Owner| matches!(owner, Owner::Input { .. });
+        assert!(orders.iter().all(|order| is_input(&order[0]) == is_input(&order[1])));
+    }
+
+    #[test]
+    fn allocations_with_less_than_a_guard_between_them_are_neighbours() {
+        let check = |one: (u64, usize), other: (u64, usize), expected: bool| {
+            // Not to be freed: there is no driver.
+            let buffer = |(at, bytes)| std::mem::ManuallyDrop::new(Buffer { at, bytes });
+            let (one, other) = (buffer(one), buffer(other));
+            assert_eq!(are_neighbours(&one, &other), expected, "{one:?} {other:?}");
+            assert_eq!(are_neighbours(&other, &one), expected, "{one:?} {other:?}");
+        };
+        let (start, page) = (0x7f00_0000_0000u64, PAGE_BYTES as u64);
+        check((start, PAGE_BYTES), (start + page, 4), true);
+        check((start, PAGE_BYTES), (start + 2 * page, 4), false);
+        check((start, PAGE_BYTES - 4), (start + page, 4), true);
+        check((start, PAGE_BYTES - LEAST_GUARD_BYTES), (start + page, 4), false);
+        check((start, 512), (start + 512, 512), true);
     }
 }
