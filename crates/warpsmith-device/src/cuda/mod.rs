@@ -317,6 +317,10 @@ impl Cuda {
     ) -> Result<Box<dyn Session>, Fault> {
         let session = self.next_session;
         self.next_session += 1;
+        // What somebody did to their own copies before is not for whoever opens this session to answer for.
+        let mut changed = self.changed.lock().unwrap_or_else(PoisonError::into_inner);
+        changed.retain(|case, _| !cases.contains(&CaseId(*case)));
+        drop(changed);
         let place = Place {
             device,
             session,

@@ -437,6 +437,26 @@ impl<'a> Bench<'a> {
         look: Look,
     ) -> Result<ErrorSize, Stop> {
         let _step = trace::step("judging");
+        self.judge_inputs(case, program, stage)?;
+        judge_case(self.lab, session, slot, case, program, stage, look, &mut self.rng)
+            .map_err(|mismatch| Stop::incorrect(*mismatch))
+    }
+
+    /// Judges what a launch left of all but the outputs of a case: the guards and the inputs.
+    pub(crate) fn judge_beside(
+        &mut self,
+        session: &dyn Session,
+        slot: usize,
+        case: &Case,
+        program: &Program,
+        stage: Stage,
+    ) -> Result<(), Stop> {
+        self.judge_inputs(case, program, stage)?;
+        judge_guards(self.lab, session, slot, case, program, stage)
+            .map_err(|mismatch| Stop::incorrect(*mismatch))
+    }
+
+    fn judge_inputs(&mut self, case: &Case, program: &Program, stage: Stage) -> Result<(), Stop> {
         if self.hash_inputs
             && let Some(tensor) = self.target.changed_input(case.id)
         {
@@ -445,8 +465,7 @@ impl<'a> Bench<'a> {
             let plan = &program.tensors[tensor];
             return Err(Stop::incorrect(input_changed(self.lab, case, plan, stage)));
         }
-        judge_case(self.lab, session, slot, case, program, stage, look, &mut self.rng)
-            .map_err(|mismatch| Stop::incorrect(*mismatch))
+        Ok(())
     }
 
     /// Judges the outputs of launches that were timed.
@@ -497,10 +516,7 @@ pub(crate) fn judge_case(
     rng: &mut Rng,
 ) -> Result<ErrorSize, Box<Mismatch>> {
     let failed = |wrong: Wrong, tensor: &str| Box::new(wrong.at(&case.place(lab, stage), tensor));
-    if let Some(tensor) = session.overwritten_guard(slot) {
-        let plan = &program.tensors[tensor];
-        return Err(failed(unequal_bytes(MismatchKind::GuardOverwritten, plan), &plan.name));
-    }
+    judge_guards(lab, session, slot, case, program, stage)?;
     let mut worst = ErrorSize::default();
     let outputs = bind::indices_of(&program.tensors, Role::Output);
     for (tensor, expected) in outputs.into_iter().zip(&case.expected) {
@@ -517,6 +533,20 @@ pub(crate) fn judge_case(
         worst = worst.worse(error);
     }
     Ok(worst)
+}
+
+fn judge_guards(
+    lab: &Lab,
+    session: &dyn Session,
+    slot: usize,
+    case: &Case,
+    program: &Program,
+    stage: Stage,
+) -> Result<(), Box<Mismatch>> {
+    let Some(tensor) = session.overwritten_guard(slot) else { return Ok(()) };
+    let plan = &program.tensors[tensor];
+    let wrong = unequal_bytes(MismatchKind::GuardOverwritten, plan);
+    Err(Box::new(wrong.at(&case.place(lab, stage), &plan.name)))
 }
 
 /// How closely outputs are looked at.

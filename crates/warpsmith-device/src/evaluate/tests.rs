@@ -9,7 +9,7 @@ use warpsmith_model::{
 };
 
 use super::*;
-use crate::fake::Fake;
+use crate::fake::{Fake, FakeCall};
 use crate::target::{CaseId, Fault, Flaw, Program, Sanitized, Sanitizer};
 use crate::testing::{blend, corpus, environment, lab, lab_with, machine, request, with_fast};
 
@@ -487,6 +487,27 @@ fn a_shape_that_is_not_served_is_named_in_the_notes() {
     assert_eq!(trial.notes.len(), 2, "{:?}", trial.notes);
     assert!(trial.notes[0].contains("one (N=1)"));
     assert_eq!(trial.gate_notes().count(), 2, "check prints them");
+}
+
+#[test]
+fn a_repeat_that_gives_the_same_bits_is_judged_beside_them_too() {
+    let mismatch = |harm: fn(&mut FakeCall<'_>)| {
+        let mut fake = with_fast(machine(), move |call, values| {
+            // Every case of a small shape was launched once, and judged.
+            if values.len() == 1023 && call.launch >= 2 {
+                harm(call);
+            }
+            Ok(5e-10 * values.len() as f64 * call.share())
+        });
+        match trial(&mut fake, Fidelity::Full).outcome {
+            Outcome::Incorrect { mismatch } => mismatch,
+            other => panic!("{}", other.describe()),
+        }
+    };
+    let beside = mismatch(|call| call.overwrite_guard(2));
+    assert_eq!((beside.kind, beside.stage), (MismatchKind::GuardOverwritten, Stage::Repeat));
+    let changed = mismatch(|call| call.change_input(0));
+    assert_eq!((changed.kind, changed.stage), (MismatchKind::InputChanged, Stage::Repeat));
 }
 
 /// Returns the verdict of the full gate where sanitizers say this of `10_fast`.
