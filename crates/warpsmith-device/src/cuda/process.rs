@@ -6,6 +6,7 @@ use std::io::{self, Write};
 use std::net::Shutdown;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
@@ -20,6 +21,9 @@ use crate::sys::memory::{Mapping, MemoryFile};
 use crate::sys::process;
 use crate::sys::socket::{receive_message, send_descriptors, send_message};
 use crate::target::{CaseId, Fault, Program};
+
+/// How long a process may take to end after it hung up: the driver clears its context away meanwhile.
+const LAST_BREATH: Duration = Duration::from_secs(5);
 
 /// A process with a context, and its successors.
 #[derive(Debug)]
@@ -109,6 +113,34 @@ impl Window {
         let content = unsafe { self.mapping.content_mut() };
         parallel::fill(&mut content[..self.used_bytes], 1, |_, piece| piece.fill(LEFT_BEHIND));
         self.used_bytes = 0;
+    }
+}
+
+impl Running {
+    /// Returns how a process that hung up has ended; none where it has not, for so long.
+    fn ended(mut self) -> Option<ExitStatus> {
+        let hung_up = Instant::now();
+        while hung_up.elapsed() < LAST_BREATH {
+            if let Some(status) = self.child.as_mut()?.try_wait().ok()? {
+                // There is nothing left to kill.
+                self.child = None;
+                return Some(status);
+            }
+            std::thread::sleep(FINISH_LOOK);
+        }
+        None
+    }
+}
+
+/// Says why a process ended that nobody here has ended.
+fn why_ended(status: Option<ExitStatus>, error: &io::Error) -> CrashCause {
+    match status {
+        // Device code sends no signals.
+        Some(status) if status.signal() == Some(libc::SIGKILL) => CrashCause::from_outside(),
+        Some(status) => {
+            CrashCause::Device { message: format!("the device process ended: {status} ({error})") }
+        }
+        None => CrashCause::Device { message: format!("the device process ended: {error}") },
     }
 }
 
@@ -299,14 +331,12 @@ impl DeviceProcess {
             Ok(reply) => Ok(reply),
             Err(error) => {
                 // Whatever it is doing, nobody waits for it any longer.
-                self.running = None;
+                let running = self.running.take();
                 let is_late =
                     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut);
                 Err(match is_late {
                     true => Fault::TimedOut { limit_s: deadline.as_secs_f64() },
-                    false => Fault::Crashed(CrashCause::Device {
-                        message: format!("the device process ended: {error}"),
-                    }),
+                    false => Fault::Crashed(why_ended(running.and_then(Running::ended), &error)),
                 })
             }
         }
@@ -336,7 +366,38 @@ impl DeviceProcess {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
+
+    #[test]
+    fn whom_somebody_else_killed_is_told_from_who_ended() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let check = |script: &str, expected: &str, is_from_outside: bool| {
+            let exe = folder.path().join("device");
+            fs::write(&exe, format!("#!/bin/sh\n{script}\n")).expect("a script");
+            fs::set_permissions(&exe, fs::Permissions::from_mode(0o755)).expect("executable");
+            let mut process = DeviceProcess::new(Some(exe), &[]);
+            match process.ask(&Ask::Limits, &[], PATIENCE) {
+                Err(Fault::Crashed(cause)) => {
+                    assert_eq!(cause.is_from_outside(), is_from_outside, "{cause}");
+                    assert!(cause.to_string().contains(expected), "{cause}");
+                }
+                other => panic!("{other:?}"),
+            }
+            assert!(process.running.is_none(), "the next question starts another one");
+        };
+        check("kill -KILL $$", "from outside", true);
+        check("kill -TERM $$", "signal: 15", false);
+        check("exit 3", "exit status: 3", false);
+        // Late is late, whatever becomes of it.
+        let exe = folder.path().join("device");
+        fs::write(&exe, "#!/bin/sh\nexec sleep 60\n").expect("a script");
+        let mut process = DeviceProcess::new(Some(exe), &[]);
+        let late = process.ask(&Ask::Limits, &[], Duration::from_millis(50));
+        assert!(matches!(late, Err(Fault::TimedOut { .. })), "{late:?}");
+    }
 
     #[test]
     fn a_window_that_was_given_back_holds_nothing_of_whoever_had_it() {
