@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use std::net::Shutdown;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::os::unix::process::ExitStatusExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
@@ -191,6 +191,9 @@ impl DeviceProcess {
         let exe = exe.canonicalize().map_err(broken("finding this program's file"))?;
         let mut command = Command::new(watcher);
         command.args(arguments).arg(exe);
+        // The process itself sees to it that it ends with its parent, which is the watcher.
+        // SAFETY: between `fork` and `exec` the closure only makes a system call; it allocates nothing.
+        unsafe { command.pre_exec(process::die_with_parent) };
         Ok(command)
     }
 
@@ -397,6 +400,19 @@ mod tests {
         let mut process = DeviceProcess::new(Some(exe), &[]);
         let late = process.ask(&Ask::Limits, &[], Duration::from_millis(50));
         assert!(matches!(late, Err(Fault::TimedOut { .. })), "{late:?}");
+    }
+
+    #[test]
+    fn a_watcher_ends_with_whoever_started_it() {
+        let watcher = ["/bin/sh", "-c", "exec sleep 60"].map(OsString::from);
+        // The system looks at the thread.
+        let started = std::thread::spawn(move || {
+            let mut process = DeviceProcess::new(Some(PathBuf::from("/bin/sh")), &watcher);
+            process.alive().map(|_| process)
+        });
+        let mut process = started.join().expect("no panic").expect("started");
+        let ended = process.running.take().and_then(Running::ended).expect("it ended");
+        assert_eq!(ended.signal(), Some(libc::SIGKILL));
     }
 
     #[test]
