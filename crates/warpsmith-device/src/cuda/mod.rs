@@ -9,6 +9,7 @@
 mod arena;
 pub(crate) mod ceilings;
 mod compile;
+mod controls;
 mod cublaslt;
 mod driver;
 mod failure;
@@ -162,6 +163,8 @@ pub struct Cuda {
     cases: BTreeMap<usize, Staged>,
     next_case: usize,
     next_session: u64,
+    /// Sanitizers that were seen to flag what they are there to find.
+    sighted: Vec<Sanitizer>,
 }
 
 /// Inputs, kept here because a device process may have to be replaced.
@@ -215,6 +218,7 @@ impl Cuda {
             cases: BTreeMap::new(),
             next_case: 0,
             next_session: 0,
+            sighted: Vec::new(),
         })
     }
 

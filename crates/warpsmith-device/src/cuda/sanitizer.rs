@@ -14,7 +14,7 @@ use std::time::Duration;
 use warpsmith_model::{CrashCause, CudaInfo};
 
 use super::wire::Floor;
-use super::{Cuda, broken, ceilings, limits, resources, toolkit};
+use super::{Cuda, broken, controls, limits, resources, toolkit};
 use crate::cpu::artifacts;
 use crate::target::{
     CaseId, Fault, Flaw, Program, Sanitized, Sanitizer, Sanitizers, Target, Watched,
@@ -31,6 +31,9 @@ const FIRST_TO_FOLLOW: u32 = 2026;
 
 /// What makes the compiler say which line an instruction comes from.
 const LINE_FLAG: &str = "-lineinfo";
+
+/// How long a tool may take for the kernel that it is held against.
+const CONTROL_DEADLINE: Duration = Duration::from_secs(120);
 
 /// Finds the program: in the folder that `warpsmith setup cuda` fills (below `parts_dir`), since older
 /// versions take the barriers of asynchronous copies for races; then where toolkits are, then on `PATH`.
@@ -95,6 +98,7 @@ pub(super) fn check(
     runs: &[(&Program, CaseId)],
     deadline: Duration,
 ) -> Result<Sanitized, Fault> {
+    make_sure_it_sees(cuda, tool)?;
     match watched(cuda, tool, runs, deadline)? {
         Seen::Told(told) => return Ok(told),
         Seen::Refused(_) | Seen::Lost(_) => {}
@@ -126,10 +130,50 @@ enum Seen {
 /// Says whether a kernel of ours is clean under a tool.
 fn runs_harmless(cuda: &mut Cuda, tool: Sanitizer, deadline: Duration) -> Result<bool, Fault> {
     let Some(info) = cuda.info.cuda.clone() else { return Ok(false) };
-    let (program, case) = ceilings::harmless(cuda, &info)?;
+    let (program, case) = controls::harmless(cuda, &info)?;
     let seen = watched(cuda, tool, &[(&program, case)], deadline);
     cuda.unstage(case);
     Ok(matches!(seen?, Seen::Told(Sanitized::Clean)))
+}
+
+/// Makes sure, once, that a tool flags what it is there to find. It might not see the memory that kernels are
+/// given here, or not know the device, and would find every kernel clean.
+fn make_sure_it_sees(cuda: &mut Cuda, tool: Sanitizer) -> Result<(), Fault> {
+    if cuda.sighted.contains(&tool) {
+        return Ok(());
+    }
+    let Some(info) = cuda.info.cuda.clone() else { return Ok(()) };
+    let (program, case) = controls::flawed(cuda, &info, tool)?;
+    let runs = [(&program, case)];
+    let mut seen = watched(cuda, tool, &runs, CONTROL_DEADLINE);
+    if !matches!(seen, Ok(Seen::Told(Sanitized::Flagged(_)))) {
+        seen = watched(cuda, tool, &runs, CONTROL_DEADLINE);
+    }
+    cuda.unstage(case);
+    is_flagged(tool, &seen?)?;
+    cuda.sighted.push(tool);
+    Ok(())
+}
+
+/// Says that a tool is blind, unless it has flagged the kernel that it is held against.
+fn is_flagged(tool: Sanitizer, seen: &Seen) -> Result<(), Fault> {
+    let said = match seen {
+        Seen::Told(Sanitized::Flagged(_)) => return Ok(()),
+        Seen::Told(Sanitized::Clean) => "it found nothing".to_string(),
+        Seen::Told(Sanitized::Unfinished { limit_s }) => {
+            format!("it did not finish within {limit_s} s")
+        }
+        Seen::Told(Sanitized::Doubtful(words)) | Seen::Refused(words) | Seen::Lost(words) => {
+            words.clone()
+        }
+    };
+    Err(Fault::Unavailable(format!(
+        "{} does not see what kernels do on this machine: one that {} was not flagged ({said}), so nothing that \
+         it calls clean is; `warpsmith setup cuda` provides another version, and --no-sanitizer leaves this part of \
+         the gate out, which the evidence records",
+        tool.name(),
+        controls::flaw(tool).words
+    )))
 }
 
 /// Returns what memory must be like for a tool to see what it looks for.
@@ -590,6 +634,27 @@ mod tests {
         {
             let seen = read(cause, crowding);
             assert!(matches!(seen, Seen::Refused(_)), "{seen:?}");
+        }
+    }
+
+    #[test]
+    fn a_tool_that_does_not_flag_its_own_flaw_is_blind() {
+        let (message, report) = ("race".to_string(), String::new());
+        let flagged = Seen::Told(Sanitized::Flagged(Flaw { message, report }));
+        for tool in Sanitizer::ALL {
+            assert!(is_flagged(tool, &flagged).is_ok());
+            for seen in [
+                Seen::Told(Sanitized::Clean),
+                Seen::Told(Sanitized::Unfinished { limit_s: 1.0 }),
+                Seen::Told(Sanitized::Doubtful("no room".to_string())),
+                Seen::Refused("it traps".to_string()),
+                Seen::Lost("lost track".to_string()),
+            ] {
+                let said = is_flagged(tool, &seen).expect_err("blind").to_string();
+                assert!(said.starts_with(tool.name()), "{said}");
+                assert!(said.contains(controls::flaw(tool).words), "{said}");
+                assert!(said.contains("--no-sanitizer"), "{said}");
+            }
         }
     }
 
