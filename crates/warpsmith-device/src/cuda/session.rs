@@ -12,7 +12,7 @@ use super::arena::{
 };
 use super::cublaslt::{Matrices, Product, Proposal};
 use super::driver::{self, Argument, Buffer, Context, DriverError, Extents, MapShape, Module};
-use super::failure::{failure, no_case};
+use super::failure::{failure, memory_failure, no_case};
 use super::mapped::PAGE_BYTES;
 use super::ranges::{Range, Ranges};
 use super::vault::Vault;
@@ -294,7 +294,17 @@ impl Session {
             // The old one goes first: both may not fit.
             self.memory = Memory::None;
             let around = Buffer::new(0).map_err(failure)?.at;
-            let arena = Arena::new(context, items, around, &mut self.rng).map_err(failure)?;
+            let arena = Arena::new(context, items, around, &mut self.rng);
+            let arena = arena.map_err(|error| {
+                let is_scratch = |item: &Item| matches!(item.owner, Owner::Scratch(_));
+                let scratch = items.iter().filter(|item| is_scratch(item));
+                let scratch_bytes = scratch.map(|item| item.bytes as u64).sum();
+                let others: Vec<Item> =
+                    items.iter().filter(|item| !is_scratch(item)).copied().collect();
+                let rng = &mut self.rng;
+                let fits = || Arena::new(context, &others, around, rng).is_ok();
+                memory_failure(error, scratch_bytes, fits)
+            })?;
             self.memory = Memory::Arena(arena);
         }
         let Memory::Arena(arena) = &mut self.memory else { return Err(no_memory()) };
