@@ -5,9 +5,9 @@
 //! classes (odd, even, multiples of vectors), since those are what kernels treat differently. Axes that list
 //! values keep to these. What a kernel serves is up to its `requires`, and what was left out is noted.
 
-use warpsmith_model::LEFT_OUT_NOTE;
 use warpsmith_model::lab::{ElementType, Range, Workload};
 use warpsmith_model::rng::Rng;
+use warpsmith_model::{LEFT_OUT_NOTE, Lab};
 
 use super::bench::{Bench, Stop};
 use crate::bind;
@@ -33,7 +33,7 @@ const LEAST_GAP: f64 = 1.25;
 /// A gap in which an extent may be this many times another is divided.
 const MOST_GAP: f64 = 4.0;
 /// How far beyond the largest workload an extent may lie, and the work and the bytes of a whole shape.
-const BEYOND: i64 = 2;
+pub(super) const BEYOND: i64 = 2;
 const MOST_WORK: f64 = 1.5;
 /// What the answers for larger shapes may cost: this share of one answer on every workload, or these
 /// seconds. The same for shapes that differ along one axis.
@@ -160,12 +160,6 @@ struct Axis {
 
 fn axes_of(bench: &Bench<'_>) -> Vec<Axis> {
     let lab = bench.lab;
-    // Beyond its range such an axis has no meaning.
-    let chooses_a_type = |axis: &str| {
-        lab.tensors.iter().any(
-            |tensor| matches!(&tensor.dtype, ElementType::ByAxis { axis: by, .. } if by == axis),
-        )
-    };
     let parts = |(name, range): &(String, Range)| {
         let (min, max) = match range {
             Range::Span { min, max } => (min, max),
@@ -175,7 +169,7 @@ fn axes_of(bench: &Bench<'_>) -> Vec<Axis> {
             }
         };
         let mut marks: Vec<i64> = vec![*max];
-        if !chooses_a_type(name) {
+        if !chooses_a_type(lab, name) {
             marks.extend(lab.workloads.iter().filter_map(|it| it.axis(name)).filter(|it| it > max));
             marks.sort_unstable();
             let largest = marks.last().copied().unwrap_or(*max);
@@ -189,6 +183,13 @@ fn axes_of(bench: &Bench<'_>) -> Vec<Axis> {
         Axis { name: name.clone(), gaps: gaps.collect(), small: vec![*min, *max], is_span: true }
     };
     lab.ranges.iter().map(parts).collect()
+}
+
+/// Says whether an axis chooses an element type: beyond its range it has no meaning.
+pub(super) fn chooses_a_type(lab: &Lab, axis: &str) -> bool {
+    lab.tensors
+        .iter()
+        .any(|tensor| matches!(&tensor.dtype, ElementType::ByAxis { axis: by, .. } if by == axis))
 }
 
 /// Divides a gap evenly, by its logarithm, into pieces that are not too wide.
