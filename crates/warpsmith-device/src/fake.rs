@@ -25,7 +25,7 @@ use crate::element::{narrow, widen};
 use crate::poison::{Poison, fill_poison};
 use crate::target::{
     Artifact, CaseId, Clocked, Contents, Extent, Fault, Program, Sanitized, Sanitizer, Sanitizers,
-    Session, Target, TensorPlan, Unit,
+    Session, Surroundings, Target, TensorPlan, Unit,
 };
 
 type State = Rc<RefCell<dyn FnMut() -> DeviceState>>;
@@ -38,6 +38,7 @@ pub struct Fake {
     kernels: BTreeMap<String, Kernel>,
     staged: Vec<Option<Rc<RefCell<Staged>>>>,
     sessions: usize,
+    surroundings: Vec<Surroundings>,
     compiled: Vec<Unit>,
     sanitizer: Option<Judge>,
     sanitizer_deadlines: Vec<Duration>,
@@ -139,6 +140,7 @@ impl Fake {
             kernels: BTreeMap::new(),
             staged: Vec::new(),
             sessions: 0,
+            surroundings: Vec::new(),
             compiled: Vec::new(),
             sanitizer: None,
             sanitizer_deadlines: Vec::new(),
@@ -202,6 +204,11 @@ impl Fake {
     /// Returns how many sessions were opened.
     pub fn sessions(&self) -> usize {
         self.sessions
+    }
+
+    /// Returns where sessions were opened for which that was said, in order.
+    pub fn surroundings(&self) -> &[Surroundings] {
+        &self.surroundings
     }
 
     /// Returns how many cases are staged now.
@@ -291,6 +298,17 @@ impl Target for Fake {
 
     fn unstage(&mut self, case: CaseId) {
         self.staged[case.0] = None;
+    }
+
+    fn open_in(
+        &mut self,
+        surroundings: Surroundings,
+        program: &Program,
+        cases: &[CaseId],
+        deadline: Duration,
+    ) -> Result<Box<dyn Session>, Fault> {
+        self.surroundings.push(surroundings);
+        self.open(program, cases, deadline)
     }
 
     fn open(

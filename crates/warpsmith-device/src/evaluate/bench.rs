@@ -214,8 +214,10 @@ pub(crate) struct Bench<'a> {
     /// Chooses what is looked at; no candidate can foresee it.
     pub(crate) rng: Rng,
     hash_inputs: bool,
-    /// Where sessions are opened.
-    surroundings: Surroundings,
+    /// Whether sessions are opened where others have been.
+    shares: bool,
+    /// Whether the last session stayed where it was opened.
+    stayed: bool,
     /// Whether the sessions to come may share their surroundings, since no two of them see the same contents.
     pub(crate) stays: bool,
     builds: Vec<Build>,
@@ -267,10 +269,11 @@ impl<'a> Bench<'a> {
             floor_s,
             rng: Rng::new(system_seed()),
             hash_inputs: request.job.fidelity == Fidelity::Full || !sealed,
-            surroundings: match request.job.fidelity {
-                Fidelity::Full => Surroundings::Fresh,
-                Fidelity::Rank | Fidelity::Micro => Surroundings::Shared,
+            shares: match request.job.fidelity {
+                Fidelity::Full => false,
+                Fidelity::Rank | Fidelity::Micro => true,
             },
+            stayed: false,
             stays: false,
             builds: Vec::new(),
             blobs: Vec::new(),
@@ -381,12 +384,13 @@ impl<'a> Bench<'a> {
         let deadline = Duration::from_secs_f64(self.limits.launch_deadline_s);
         let workload = &cases[0].shape.name;
         let ids: Vec<CaseId> = cases.iter().map(|case| case.id).collect();
-        let opened = self.target.open_in(self.surroundings, program, &ids, deadline);
-        self.surroundings = match self.surroundings {
-            Surroundings::Shared => Surroundings::Shared,
-            _ if self.stays => Surroundings::Kept,
-            _ => Surroundings::Fresh,
+        let surroundings = match (self.shares, self.stays && self.stayed) {
+            (true, _) => Surroundings::Shared,
+            (false, true) => Surroundings::Kept,
+            (false, false) => Surroundings::Fresh,
         };
+        self.stayed = self.stays;
+        let opened = self.target.open_in(surroundings, program, &ids, deadline);
         opened.map_err(|fault| launch_outcome(&self.subject, workload, fault))
     }
 

@@ -10,7 +10,7 @@ use warpsmith_model::{
 
 use super::*;
 use crate::fake::{Fake, FakeCall};
-use crate::target::{CaseId, Fault, Flaw, Program, Sanitized, Sanitizer};
+use crate::target::{CaseId, Fault, Flaw, Program, Sanitized, Sanitizer, Surroundings};
 use crate::testing::{blend, corpus, environment, lab, lab_with, machine, request, with_fast};
 
 const BOTH: [&str; 2] = ["small", "large"];
@@ -508,6 +508,21 @@ fn a_repeat_that_gives_the_same_bits_is_judged_beside_them_too() {
     assert_eq!((beside.kind, beside.stage), (MismatchKind::GuardOverwritten, Stage::Repeat));
     let changed = mismatch(|call| call.change_input(0));
     assert_eq!((changed.kind, changed.stage), (MismatchKind::InputChanged, Stage::Repeat));
+}
+
+#[test]
+fn sessions_on_small_shapes_stay_in_one_place_and_all_others_have_their_own() {
+    let mut fake = machine();
+    assert_eq!(trial(&mut fake, Fidelity::Full).outcome.verdict(), Verdict::Passed);
+    let surroundings = fake.surroundings();
+    // Two proof shapes and six drawn ones.
+    assert_eq!(surroundings[0], Surroundings::Fresh);
+    assert_eq!(surroundings[1..8], [Surroundings::Kept; 7]);
+    assert!(surroundings.len() > 12, "{surroundings:?}");
+    assert!(surroundings[8..].iter().all(|it| *it == Surroundings::Fresh), "{surroundings:?}");
+    let mut fake = machine();
+    assert_eq!(trial(&mut fake, Fidelity::Rank).outcome.verdict(), Verdict::Passed);
+    assert!(fake.surroundings().iter().all(|it| *it == Surroundings::Shared));
 }
 
 /// Returns the verdict of the full gate where sanitizers say this of `10_fast`.
