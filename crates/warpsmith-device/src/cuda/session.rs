@@ -17,7 +17,7 @@ use super::mapped::PAGE_BYTES;
 use super::ranges::{Range, Ranges};
 use super::vault::Vault;
 use super::wire::{Failure, FailureKind, Floor, ScalarWire, SessionPlan, Spoilt};
-use crate::cpu::poison;
+use crate::poison::Poison;
 
 /// Every byte of memory that a kernel gives back: NaN in every element type.
 pub(super) const LEFT_BEHIND: u8 = 0xff;
@@ -43,6 +43,8 @@ pub(super) struct Session {
     memory: Memory,
     /// The slots of the last launch, each once.
     pub(super) slots: Vec<usize>,
+    /// What the outputs of each of them held before it.
+    poisons: Vec<Poison>,
     /// By slot, how often it was launched.
     n_launches: Vec<usize>,
     rng: Rng,
@@ -95,6 +97,7 @@ impl Session {
             is_fresh: true,
             memory: Memory::None,
             slots: Vec::new(),
+            poisons: Vec::new(),
             n_launches: vec![0; plan.cases.len()],
             rng,
         }
@@ -119,9 +122,19 @@ impl Session {
         vault: &Vault,
         ranges: &mut Ranges,
         slots: &[usize],
+        poisons: &[Option<Poison>],
         seals_inputs: bool,
     ) -> Result<(), Failure> {
         let items = self.items(vault, slots)?;
+        self.poisons = self
+            .slots
+            .iter()
+            .map(|slot| {
+                let at = slots.iter().position(|launched| launched == slot);
+                let asked = at.and_then(|at| *poisons.get(at)?);
+                drawn_poison(asked, self.n_launches[*slot], &mut self.rng)
+            })
+            .collect();
         let arena = self.arena(context, &items)?;
         if seals_inputs {
             arena.permit_writing_inputs().map_err(failure)?;
@@ -188,6 +201,7 @@ impl Session {
         floor: Floor,
     ) -> Result<(), Failure> {
         let items = self.items(vault, &[slot])?;
+        self.poisons = vec![Poison::Nan];
         match floor {
             Floor::Guarded | Floor::Untouched => {
                 self.arena(context, &items)?.fill_guards().map_err(failure)?;
@@ -363,8 +377,8 @@ impl Session {
             Owner::Output { place, output } => {
                 let mut outputs = self.plan.tensors.iter().filter(|tensor| tensor.is_output);
                 let dtype = outputs.nth(output).map_or(DType::F32, |tensor| tensor.dtype);
-                let slot = self.slots[place];
-                Content::Element(poison_word(dtype, slot, self.n_launches[slot]))
+                let poison = self.poisons.get(place).copied().unwrap_or_default();
+                Content::Element(poison_word(dtype, poison))
             }
             Owner::Scratch(_) => Content::Element(scratch),
         }
@@ -479,24 +493,21 @@ fn are_neighbours(one: &Buffer, other: &Buffer) -> bool {
     high.at < low.at + (low.bytes + LEAST_GUARD_BYTES) as u64
 }
 
-/// Returns what an output is filled with, eight bytes of it: NaN before a slot's first launch, which tells what
-/// was never written; numbers as large as there are before later ones, of either sign, since to some operations a NaN
-/// is nothing.
-fn poison_word(dtype: DType, slot: usize, n_launches: usize) -> u64 {
-    let largest: u64 = match dtype {
-        DType::F16 => 0x7bff,
-        DType::Bf16 => 0x7f7f,
-        DType::F32 => 0x7f7f_ffff,
-        DType::F64 => 0x7fef_ffff_ffff_ffff,
-    };
-    let sign = 1u64 << (8 * dtype.size() - 1);
-    let bits = match (n_launches, (slot + n_launches) % 2) {
-        (0, _) => poison::poison_bits(dtype),
-        (_, 0) => largest,
-        (_, _) => largest | sign,
-    };
+/// Decides what the outputs of a slot hold before a launch: what was asked for; else NaN before the first launch,
+/// which tells what was never written, and before later ones large numbers of either sign, since to some operations
+/// a NaN is nothing. Nobody can foresee which.
+fn drawn_poison(asked: Option<Poison>, n_launches: usize, rng: &mut Rng) -> Poison {
+    match (asked, n_launches) {
+        (Some(poison), _) => poison,
+        (None, 0) => Poison::Nan,
+        (None, _) => Poison::finite(rng.below(2) == 0, rng),
+    }
+}
+
+/// Returns eight bytes of an output that is filled with poison.
+fn poison_word(dtype: DType, poison: Poison) -> u64 {
     let width = 8 * dtype.size();
-    (0..64 / width).fold(0, |word, lane| word | bits << (lane * width))
+    (0..64 / width).fold(0, |word, lane| word | poison.bits(dtype) << (lane * width))
 }
 
 pub(super) fn load_kernel(
@@ -542,20 +553,28 @@ fn no_memory() -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::poison;
 
     #[test]
-    fn outputs_hold_nan_at_first_and_then_numbers_of_either_sign() {
+    fn outputs_hold_what_is_asked_for_or_nan_and_then_numbers_of_either_sign() {
+        let mut rng = Rng::new(9);
+        let asked = Poison::finite(true, &mut rng);
+        assert_eq!(drawn_poison(Some(asked), 0, &mut rng), asked);
+        assert_eq!(drawn_poison(Some(Poison::Nan), 5, &mut rng), Poison::Nan);
+        assert_eq!(drawn_poison(None, 0, &mut rng), Poison::Nan);
+        let later: Vec<Poison> = (0..32).map(|_| drawn_poison(None, 1, &mut rng)).collect();
         for dtype in [DType::F16, DType::Bf16, DType::F32, DType::F64] {
-            let element = |slot, n_launches| {
-                poison_word(dtype, slot, n_launches).to_le_bytes()[..dtype.size()].to_vec()
-            };
-            assert!(poison::is_poison(dtype, &element(3, 0)));
-            let (one, other) = (element(0, 1), element(1, 1));
-            assert!(!poison::is_poison(dtype, &one) && !poison::is_poison(dtype, &other));
-            assert_eq!(one[..dtype.size() - 1], other[..dtype.size() - 1]);
-            assert_eq!(one[dtype.size() - 1] ^ other[dtype.size() - 1], 0x80);
+            let sign = 1 << (8 * dtype.size() - 1);
+            let words: Vec<u64> = later.iter().map(|poison| poison_word(dtype, *poison)).collect();
+            assert!(words.iter().any(|word| word & sign == 0));
+            assert!(words.iter().any(|word| word & sign != 0));
+            assert!(words.iter().collect::<std::collections::BTreeSet<_>>().len() > 24);
+            // Every element of a word is the same.
+            let bytes = words[0].to_le_bytes();
+            assert!(bytes.chunks(dtype.size()).all(|element| *element == bytes[..dtype.size()]));
+            let unwritten = poison_word(dtype, Poison::Nan).to_le_bytes();
+            assert!(poison::is_poison(dtype, &unwritten[..dtype.size()]));
         }
-        assert_eq!(poison_word(DType::F16, 1, 1), 0x7bff_7bff_7bff_7bff);
     }
 
     #[test]
