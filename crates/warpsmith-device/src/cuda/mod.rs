@@ -457,11 +457,9 @@ impl Target for Cuda {
     }
 
     fn remarks(&self, artifact: &Artifact) -> Vec<String> {
-        // Without a disassembler nothing is said; `doctor` tells whether there is one.
-        toolkit::find(self.parts_dir())
-            .and_then(|toolkit| sass::functions(&toolkit, artifact))
-            .map(|functions| sass::telltales(&functions))
-            .unwrap_or_default()
+        let functions =
+            toolkit::find(self.parts_dir()).and_then(|toolkit| sass::functions(&toolkit, artifact));
+        sass::remarks(functions)
     }
 
     fn sanitize(
