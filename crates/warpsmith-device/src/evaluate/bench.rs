@@ -2,7 +2,7 @@
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use warpsmith_model::lab::{Baseline, BaselineProgram, Kernel, Role, Workload};
 use warpsmith_model::rng::Rng;
@@ -223,6 +223,8 @@ pub(crate) struct Bench<'a> {
     builds: Vec<Build>,
     blobs: Vec<Blob>,
     pub(crate) launch_s: f64,
+    /// Seconds that opening sessions took.
+    pub(crate) opening_s: f64,
     pub(crate) notes: Vec<String>,
 }
 
@@ -278,6 +280,7 @@ impl<'a> Bench<'a> {
             builds: Vec::new(),
             blobs: Vec::new(),
             launch_s: 0.0,
+            opening_s: 0.0,
             notes,
         }
     }
@@ -390,7 +393,9 @@ impl<'a> Bench<'a> {
             (false, false) => Surroundings::Fresh,
         };
         self.stayed = self.stays;
+        let started = Instant::now();
         let opened = self.target.open_in(surroundings, program, &ids, deadline);
+        self.opening_s += started.elapsed().as_secs_f64();
         opened.map_err(|fault| launch_outcome(&self.subject, workload, fault))
     }
 
