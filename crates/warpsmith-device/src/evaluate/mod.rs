@@ -179,4 +179,6 @@ fn judge(
 #[cfg(test)]
 mod accidents;
 #[cfg(test)]
+mod sanitized;
+#[cfg(test)]
 mod tests;
