@@ -114,6 +114,17 @@ pub fn decide(rule: &Rule, samples_s: &[f64], spent_s: f64) -> Option<StopReason
     (spent_s >= rule.budget_s || settled.len() >= rule.max_samples).then_some(StopReason::Budget)
 }
 
+/// After this many times its budget a measurement makes do with what it has: with disturbed readings, and with
+/// the time that its openings took.
+pub(crate) const PATIENCE: f64 = 3.0;
+
+/// Returns how much of a budget is spent after `elapsed_s`, of which opening sessions took `opening_s`. A process
+/// with a context on a GPU takes a quarter of a second to open and launches for milliseconds; if that counted, few
+/// readings would be left of a budget that many contenders share. Everything together has its limit, too.
+pub(crate) fn spent_s(elapsed_s: f64, opening_s: f64, budget_s: f64) -> f64 {
+    if elapsed_s >= PATIENCE * budget_s { elapsed_s } else { elapsed_s - opening_s }
+}
+
 /// A device below this share of its best speed is disturbed. A neighbour on the same core leaves a
 /// half to two thirds; clocks that rise and fall leave more than nine tenths.
 pub const UNDISTURBED_SPEED: f64 = 0.8;
@@ -191,6 +202,19 @@ mod tests {
             reading: Reading::LONG,
             incumbent: incumbent_s.map(|time_s| Incumbent { time_s, hopeless_ratio: 2.0 }),
         }
+    }
+
+    #[test]
+    fn openings_are_not_charged_to_a_budget_until_patience_ends() {
+        let check = |elapsed_s: f64, opening_s: f64, expected_s: f64| {
+            assert!((spent_s(elapsed_s, opening_s, 2.0) - expected_s).abs() < 1e-9);
+        };
+        check(0.5, 0.0, 0.5);
+        // A CPU's are milliseconds.
+        check(2.0, 0.02, 1.98);
+        check(4.0, 3.5, 0.5);
+        check(5.9, 3.8, 2.1);
+        check(6.0, 5.5, 6.0);
     }
 
     #[test]

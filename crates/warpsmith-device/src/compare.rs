@@ -70,7 +70,8 @@ pub struct CompareOptions {
     pub seed: u64,
     /// Rounds at least, on each workload.
     pub min_rounds: usize,
-    /// Seconds at most for each workload, once there are `min_rounds`.
+    /// Seconds of launching and judging at most for each workload, once there are `min_rounds`; opening sessions
+    /// does not count unless it takes twice as long.
     pub budget_s: f64,
     /// Seconds that a single batch of launches may take.
     pub launch_deadline: Duration,
@@ -85,9 +86,6 @@ const MOST_ROUNDS: usize = 400;
 /// Rounds that one opening of the sessions should give. More of them would have fewer launches each, and what a
 /// reading of the clock costs would weigh more.
 const ROUNDS_PER_OPENING: usize = 2;
-/// Rounds in which something else slowed the machine are run again, but not for longer than this many
-/// times the budget.
-const PATIENCE: f64 = 3.0;
 /// What two clocks are compared by: a copy that takes about as long as a kernel, and never fits a cache.
 const CLOCK_COPY_BYTES: usize = 256 << 20;
 /// How often.
@@ -338,6 +336,8 @@ struct Corner {
     samples_s: Vec<f64>,
     /// Those of rounds that were run again.
     disturbed_s: Vec<f64>,
+    /// Seconds that opening its sessions took.
+    opening_s: f64,
     /// What its session says of how it computes.
     remark: Option<String>,
     absent: Option<Absence>,
@@ -545,7 +545,9 @@ impl Ring<'_> {
                     // Before anybody launches again: a later launch could mend what this one left out.
                     self.judge(&mut corners[idx], slots, Stage::Timing, &mut rng)?;
                 }
-                if !quiet && started.elapsed().as_secs_f64() < PATIENCE * self.options.budget_s {
+                // What something else slowed is run again, but not without end.
+                let patience_s = clock::PATIENCE * self.options.budget_s;
+                if !quiet && started.elapsed().as_secs_f64() < patience_s {
                     corners.iter_mut().for_each(Corner::set_round_aside);
                 }
                 launched += slots.len();
@@ -619,7 +621,10 @@ impl Ring<'_> {
                 };
                 // No rival was there, and nothing of theirs is.
                 let (ids, deadline) = (&corner.ids[..n_cases], self.options.launch_deadline);
-                host.open_in(Surroundings::Fresh, program, ids, deadline)
+                let started = Instant::now();
+                let opened = host.open_in(Surroundings::Fresh, program, ids, deadline);
+                corner.opening_s += started.elapsed().as_secs_f64();
+                opened
             }
         };
         let launched = opened.and_then(|mut session| {
@@ -704,7 +709,10 @@ impl Ring<'_> {
         if rounds < self.options.min_rounds.max(1) {
             return false;
         }
-        if started.elapsed().as_secs_f64() >= self.options.budget_s || rounds >= MOST_ROUNDS {
+        let elapsed_s = started.elapsed().as_secs_f64();
+        let opening_s = corners.iter().map(|corner| corner.opening_s).sum();
+        let budget_s = self.options.budget_s;
+        if clock::spent_s(elapsed_s, opening_s, budget_s) >= budget_s || rounds >= MOST_ROUNDS {
             return true;
         }
         active.all(|other| {

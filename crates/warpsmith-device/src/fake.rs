@@ -25,11 +25,11 @@ use crate::element::{narrow, widen};
 use crate::poison::{Poison, fill_poison};
 use crate::target::{
     Artifact, CaseId, Clocked, Contents, Extent, Fault, Program, Sanitized, Sanitizer, Sanitizers,
-    Session, Target, TensorPlan, Unit,
+    Session, Surroundings, Target, TensorPlan, Unit,
 };
 
 type State = Rc<RefCell<dyn FnMut() -> DeviceState>>;
-type Judge = Box<dyn FnMut(Sanitizer, &Program) -> Result<Sanitized, Fault>>;
+type Judge = Box<dyn FnMut(Sanitizer, &Program, &[Vec<u8>]) -> Result<Sanitized, Fault>>;
 type Kernel = Rc<RefCell<dyn FnMut(&mut FakeCall<'_>) -> Result<f64, Fault>>>;
 
 /// A target whose kernels are closures, found by the name of the unit's file.
@@ -38,6 +38,7 @@ pub struct Fake {
     kernels: BTreeMap<String, Kernel>,
     staged: Vec<Option<Rc<RefCell<Staged>>>>,
     sessions: usize,
+    surroundings: Vec<Surroundings>,
     compiled: Vec<Unit>,
     sanitizer: Option<Judge>,
     sanitizer_deadlines: Vec<Duration>,
@@ -139,6 +140,7 @@ impl Fake {
             kernels: BTreeMap::new(),
             staged: Vec::new(),
             sessions: 0,
+            surroundings: Vec::new(),
             compiled: Vec::new(),
             sanitizer: None,
             sanitizer_deadlines: Vec::new(),
@@ -163,7 +165,15 @@ impl Fake {
     /// Gives the target sanitizers, and says what they find in each program they are shown.
     pub fn sanitizer(
         &mut self,
-        judge: impl FnMut(Sanitizer, &Program) -> Result<Sanitized, Fault> + 'static,
+        mut judge: impl FnMut(Sanitizer, &Program) -> Result<Sanitized, Fault> + 'static,
+    ) -> &mut Self {
+        self.sanitizer_of_inputs(move |tool, program, _| judge(tool, program))
+    }
+
+    /// The same for sanitizers that look at inputs, too.
+    pub fn sanitizer_of_inputs(
+        &mut self,
+        judge: impl FnMut(Sanitizer, &Program, &[Vec<u8>]) -> Result<Sanitized, Fault> + 'static,
     ) -> &mut Self {
         self.sanitizer = Some(Box::new(judge));
         self
@@ -194,6 +204,11 @@ impl Fake {
     /// Returns how many sessions were opened.
     pub fn sessions(&self) -> usize {
         self.sessions
+    }
+
+    /// Returns where sessions were opened for which that was said, in order.
+    pub fn surroundings(&self) -> &[Surroundings] {
+        &self.surroundings
     }
 
     /// Returns how many cases are staged now.
@@ -241,8 +256,10 @@ impl Target for Fake {
     ) -> Result<Sanitized, Fault> {
         self.sanitizer_deadlines.push(deadline);
         let judge = self.sanitizer.as_mut().expect("only asked where there are some");
-        for (program, _) in runs {
-            let said = judge(tool, program)?;
+        for (program, case) in runs {
+            let staged =
+                self.staged[case.0].as_ref().expect("only staged cases are shown").borrow();
+            let said = judge(tool, program, &staged.contents)?;
             if said != Sanitized::Clean {
                 return Ok(said);
             }
@@ -281,6 +298,17 @@ impl Target for Fake {
 
     fn unstage(&mut self, case: CaseId) {
         self.staged[case.0] = None;
+    }
+
+    fn open_in(
+        &mut self,
+        surroundings: Surroundings,
+        program: &Program,
+        cases: &[CaseId],
+        deadline: Duration,
+    ) -> Result<Box<dyn Session>, Fault> {
+        self.surroundings.push(surroundings);
+        self.open(program, cases, deadline)
     }
 
     fn open(

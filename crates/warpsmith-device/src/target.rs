@@ -163,6 +163,8 @@ pub trait Session {
 pub struct Watched {
     /// The watcher's status; none when it did not end in time.
     pub status: Option<ExitStatus>,
+    /// How many programs ran to their ends, in the order in which they were given.
+    pub n_run: usize,
     /// Why not everything ran, if it did not.
     pub fault: Option<Fault>,
 }

@@ -14,9 +14,9 @@ use super::ranges::{Range, WORD_BYTES, pattern};
 const ALIGNMENT: usize = 512;
 /// From this size on the driver gives an allocation pages of its own, and so do we: a kernel should not be
 /// able to tell by an address who allocated.
-const OWN_PAGES_BYTES: usize = 1 << 20;
+pub(super) const OWN_PAGES_BYTES: usize = 1 << 20;
 /// The least width of a guard, and how many multiples of [`ALIGNMENT`] it may be wider.
-const LEAST_GUARD_BYTES: usize = 8192;
+pub(super) const LEAST_GUARD_BYTES: usize = 8192;
 const FURTHER_GUARDS: usize = 48;
 /// Pages in which an arena may begin.
 const STARTS: usize = 1 << 15;
@@ -169,7 +169,8 @@ impl Arena {
     }
 }
 
-fn apart(items: &[Item]) -> (Vec<Item>, Vec<Item>) {
+/// Returns inputs, and the rest.
+pub(super) fn apart(items: &[Item]) -> (Vec<Item>, Vec<Item>) {
     items.iter().copied().partition(|item| matches!(item.owner, Owner::Input { .. }))
 }
 
@@ -197,12 +198,21 @@ pub(super) fn guard_bytes(rng: &mut Rng) -> usize {
     LEAST_GUARD_BYTES + ALIGNMENT * rng.below(FURTHER_GUARDS)
 }
 
+/// Draws where in pages of their own the first of some items begins, wherever they would fit.
+pub(super) fn drawn_start(items: &[Item], rng: &mut Rng) -> usize {
+    drawn_offset(items, room(items), rng)
+}
+
+fn drawn_offset(items: &[Item], bytes: usize, rng: &mut Rng) -> usize {
+    let spare = bytes.saturating_sub(most_bytes(items)) / ALIGNMENT;
+    ALIGNMENT * rng.below(spare + 1)
+}
+
 /// Puts items somewhere into pages, one behind the other, in random order, with guards between them.
 fn scatter(items: &[Item], start: u64, bytes: usize, rng: &mut Rng) -> Vec<Placed> {
     let mut order: Vec<Item> = items.to_vec();
     rng.shuffle(&mut order);
-    let spare = bytes.saturating_sub(most_bytes(items)) / ALIGNMENT;
-    let mut at = start + (ALIGNMENT * rng.below(spare + 1)) as u64;
+    let mut at = start + drawn_offset(items, bytes, rng) as u64;
     let mut placed = Vec::new();
     for Item { owner, bytes } in order {
         at = (at + guard_bytes(rng) as u64).next_multiple_of(alignment(bytes) as u64);
@@ -313,5 +323,16 @@ mod tests {
         let other: Vec<u64> =
             scatter(&items, 0, room(&items), &mut rng).iter().map(|it| it.at).collect();
         assert_ne!(one, other);
+    }
+
+    #[test]
+    fn small_items_begin_anywhere_in_their_page() {
+        let items = items(&[4096, 4096, 4096]);
+        let mut rng = Rng::new(11);
+        let starts: Vec<usize> = (0..64).map(|_| drawn_start(&items, &mut rng)).collect();
+        for eighth in 0..7 {
+            let part = eighth * PAGE_BYTES / 8..(eighth + 1) * PAGE_BYTES / 8;
+            assert!(starts.iter().any(|start| part.contains(start)), "{starts:?}");
+        }
     }
 }

@@ -14,14 +14,12 @@ use crate::target::{
     Unit,
 };
 
-const SOURCE: &str = include_str!("ceilings.cu");
+pub(super) const SOURCE: &str = include_str!("ceilings.cu");
 const DEADLINE: Duration = Duration::from_secs(30);
 /// Floats of the arrays that memory is read from and written to: 256 MiB each, beyond every cache.
 const FAR_FLOATS: u64 = 64 << 20;
 /// Floats of an array that stays in the second-level cache: 8 MiB.
 const NEAR_FLOATS: u64 = 2 << 20;
-/// Floats that a harmless kernel copies.
-const HARMLESS_FLOATS: u64 = 4096;
 const READINGS: usize = 6;
 /// Empty launches whose median is the floor, back to back in one reading.
 const EMPTY_LAUNCHES: usize = 48;
@@ -76,25 +74,6 @@ pub(crate) fn launch_floor(target: &mut dyn Target, info: &CudaInfo) -> Result<f
     floor_with(target, &artifact)
 }
 
-/// Returns a kernel that does nothing wrong, with inputs: what does not run under some tool may be the
-/// tool's fault.
-pub(crate) fn harmless(
-    target: &mut dyn Target,
-    info: &CudaInfo,
-) -> Result<(Program, CaseId), Fault> {
-    let ours = |error: DeviceError| match error {
-        DeviceError::Target { source, .. } => source,
-        other => Fault::Broken {
-            what: "preparing a harmless kernel".to_string(),
-            source: std::io::Error::other(other.to_string()),
-        },
-    };
-    let artifact = compile(target, info).map_err(ours)?;
-    let plans = plans(HARMLESS_FLOATS);
-    let case = stage(target, &plans).map_err(ours)?;
-    Ok((program(&artifact, &plans, "copy", 1, THREADS, 0), case))
-}
-
 fn floor_with(target: &mut dyn Target, artifact: &Artifact) -> Result<f64, DeviceError> {
     let plans = plans(1024);
     let case = stage(target, &plans)?;
@@ -115,9 +94,19 @@ fn floor_with(target: &mut dyn Target, artifact: &Artifact) -> Result<f64, Devic
 }
 
 fn compile(target: &mut dyn Target, info: &CudaInfo) -> Result<Artifact, DeviceError> {
+    compile_source(target, info, "ceilings.cu", SOURCE)
+}
+
+/// Compiles a source of ours, whose kernels take arrays of inputs and outputs, their floats, and steps.
+pub(super) fn compile_source(
+    target: &mut dyn Target,
+    info: &CudaInfo,
+    file_name: &str,
+    source: &str,
+) -> Result<Artifact, DeviceError> {
     let unit = Unit {
-        file_name: "ceilings.cu".to_string(),
-        source: SOURCE.to_string(),
+        file_name: file_name.to_string(),
+        source: source.to_string(),
         headers: Vec::new(),
         entries: Vec::new(),
         signature: Vec::new(),
@@ -129,7 +118,8 @@ fn compile(target: &mut dyn Target, info: &CudaInfo) -> Result<Artifact, DeviceE
     target.compile(&unit).map_err(|source| failed("compiling", source))
 }
 
-fn plans(floats: u64) -> Vec<TensorPlan> {
+/// Describes an input and an output of this many floats.
+pub(super) fn plans(floats: u64) -> Vec<TensorPlan> {
     [("x", Role::Input), ("z", Role::Output)]
         .map(|(name, role)| TensorPlan {
             name: name.to_string(),
@@ -140,7 +130,8 @@ fn plans(floats: u64) -> Vec<TensorPlan> {
         .to_vec()
 }
 
-fn stage(target: &mut dyn Target, plans: &[TensorPlan]) -> Result<CaseId, DeviceError> {
+/// Stages an input.
+pub(super) fn stage(target: &mut dyn Target, plans: &[TensorPlan]) -> Result<CaseId, DeviceError> {
     // Values around a half, all different: the power that arithmetic draws depends on the data.
     let value =
         |idx: usize| 0.5f32 + ((idx.wrapping_mul(2_654_435_761) >> 8) & 0xffff) as f32 * 1e-6;
@@ -149,7 +140,8 @@ fn stage(target: &mut dyn Target, plans: &[TensorPlan]) -> Result<CaseId, Device
     target.stage(plans, &Arc::new(vec![content])).map_err(|source| failed("staging inputs", source))
 }
 
-fn program(
+/// Binds one launch.
+pub(super) fn program(
     artifact: &Artifact,
     plans: &[TensorPlan],
     entry: &str,

@@ -36,6 +36,22 @@ pub(super) fn scratch_failure(error: DriverError, bytes: u64) -> Failure {
     }
 }
 
+/// The same where memory for inputs, outputs and scratch together is not to be had: it is the kernel's affair where
+/// there would be enough without its scratch.
+pub(super) fn memory_failure(
+    error: DriverError,
+    scratch_bytes: u64,
+    fits_without: impl FnOnce() -> bool,
+) -> Failure {
+    let failure = failure(error.clone());
+    match failure.kind {
+        FailureKind::OutOfMemory if scratch_bytes > 0 && fits_without() => {
+            scratch_failure(error, scratch_bytes)
+        }
+        _ => failure,
+    }
+}
+
 /// Tells what a failed call means for the candidate.
 pub(super) fn failure(error: DriverError) -> Failure {
     use CUresult as code;
@@ -68,4 +84,25 @@ pub(super) fn failure(error: DriverError) -> Failure {
         _ => FailureKind::Broken,
     };
     Failure { kind, message: error.to_string() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn too_little_memory_is_a_kernels_fault_where_its_scratch_takes_it() {
+        let check = |code: CUresult, scratch_bytes: u64, fits_without: bool, expected| {
+            let (name, text) = ("NAME".to_string(), "words".to_string());
+            let error = DriverError { doing: "allocating", name, text, code };
+            let failure = memory_failure(error, scratch_bytes, || fits_without);
+            assert_eq!(failure.kind, expected, "{failure:?}");
+        };
+        let full = CUresult::CUDA_ERROR_OUT_OF_MEMORY;
+        check(full, 1 << 40, true, FailureKind::Refused);
+        // The workload itself is too large.
+        check(full, 1 << 40, false, FailureKind::OutOfMemory);
+        check(full, 0, true, FailureKind::OutOfMemory);
+        check(CUresult::CUDA_ERROR_NOT_PERMITTED, 1 << 40, true, FailureKind::Broken);
+    }
 }

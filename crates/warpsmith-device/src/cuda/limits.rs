@@ -1,10 +1,16 @@
 //! What the hardware demands of launches and tensor maps, checked before the driver says
-//! `invalid argument` about it.
+//! `invalid argument` about it; and which launches leave nothing of it to anybody else.
 
+use super::compile::Resources;
 use crate::target::{GridLaunch, TensorMapPlan, TensorPlan};
 
 /// What the copy engine's addresses and rows are multiples of, in bytes.
 const MAP_ALIGNMENT: u64 = 16;
+/// Registers of a multiprocessor, the same on every device since 2014.
+const REGISTERS: u32 = 64 << 10;
+/// What registers of a thread, and threads of a block, are handed out in.
+const REGISTER_UNIT: u32 = 8;
+const THREAD_UNIT: u32 = 32;
 /// Blocks of a cluster that every device with clusters has room for, and of one that must be asked for.
 const MOST_CLUSTER_BLOCKS: u32 = 16;
 
@@ -69,6 +75,32 @@ pub(crate) fn check_map(map: &TensorMapPlan, tensor: &TensorPlan) -> Result<(), 
     Ok(())
 }
 
+/// Says of what a launch takes all that there is, so that a tool which needs some of it too has no room beside
+/// it; none where there is room. `resources` are what the compiler reported.
+pub(super) fn fills_up(
+    launch: &GridLaunch,
+    resources: &[Resources],
+    smem_per_block: u32,
+) -> Option<String> {
+    let used = resources.iter().find(|used| used.entry == launch.entry);
+    let smem_bytes = launch.smem_bytes + used.map_or(0, |used| used.static_smem_bytes);
+    if smem_bytes >= smem_per_block {
+        return Some(format!(
+            "`{}` takes {smem_bytes} bytes of shared memory, all that a block can have",
+            launch.entry
+        ));
+    }
+    let registers = used?.registers;
+    let threads: u32 = launch.block.iter().product();
+    let one_more = registers.next_multiple_of(REGISTER_UNIT) + REGISTER_UNIT;
+    (one_more * threads.next_multiple_of(THREAD_UNIT) > REGISTERS).then(|| {
+        format!(
+            "`{}` takes {registers} registers for each of {threads} threads, all that there are",
+            launch.entry
+        )
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use warpsmith_model::DType;
@@ -114,5 +146,32 @@ mod tests {
         let (extents, box_extents) = (vec![4, 16], vec![1, 16]);
         let map = TensorMapPlan { tensor: 0, extents, box_extents, swizzle: 0 };
         assert!(check_map(&map, &tensor).unwrap_err().contains("64 elements"));
+    }
+
+    #[test]
+    fn launches_that_leave_no_room_are_told_from_those_that_do() {
+        let check = |registers: u32, threads: u32, smem: [u32; 2], expected: &str| {
+            let entry = "k".to_string();
+            let resources = Resources {
+                entry: entry.clone(),
+                registers,
+                static_smem_bytes: smem[0],
+                ..Resources::default()
+            };
+            let (block, one) = ([threads / 2, 2, 1], [1, 1, 1]);
+            let launch = GridLaunch { entry, grid: one, block, cluster: one, smem_bytes: smem[1] };
+            let said = fills_up(&launch, &[resources], 227 << 10).unwrap_or_default();
+            assert!(said.contains(expected), "{said}");
+            assert_eq!(said.is_empty(), expected.is_empty(), "{said}");
+        };
+        check(64, 1024, [0, 0], "64 registers for each of 1024 threads");
+        // 57 are handed out as 64.
+        check(57, 1024, [0, 0], "57 registers");
+        check(56, 1024, [0, 0], "");
+        check(168, 384, [0, 0], "168 registers");
+        check(96, 512, [0, 200 << 10], "");
+        check(32, 128, [0, 227 << 10], "all that a block can have");
+        check(32, 128, [1 << 10, 226 << 10], "shared memory");
+        check(32, 128, [0, 226 << 10], "");
     }
 }

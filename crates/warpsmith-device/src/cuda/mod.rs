@@ -9,6 +9,7 @@
 mod arena;
 pub(crate) mod ceilings;
 mod compile;
+mod controls;
 mod cublaslt;
 mod driver;
 mod failure;
@@ -162,6 +163,8 @@ pub struct Cuda {
     cases: BTreeMap<usize, Staged>,
     next_case: usize,
     next_session: u64,
+    /// Sanitizers that were seen to flag what they are there to find.
+    sighted: Vec<Sanitizer>,
 }
 
 /// Inputs, kept here because a device process may have to be replaced.
@@ -215,6 +218,7 @@ impl Cuda {
             cases: BTreeMap::new(),
             next_case: 0,
             next_session: 0,
+            sighted: Vec::new(),
         })
     }
 
@@ -317,6 +321,10 @@ impl Cuda {
     ) -> Result<Box<dyn Session>, Fault> {
         let session = self.next_session;
         self.next_session += 1;
+        // What somebody did to their own copies before is not for whoever opens this session to answer for.
+        let mut changed = self.changed.lock().unwrap_or_else(PoisonError::into_inner);
+        changed.retain(|case, _| !cases.contains(&CaseId(*case)));
+        drop(changed);
         let place = Place {
             device,
             session,
@@ -449,11 +457,9 @@ impl Target for Cuda {
     }
 
     fn remarks(&self, artifact: &Artifact) -> Vec<String> {
-        // Without a disassembler nothing is said; `doctor` tells whether there is one.
-        toolkit::find(self.parts_dir())
-            .and_then(|toolkit| sass::functions(&toolkit, artifact))
-            .map(|functions| sass::telltales(&functions))
-            .unwrap_or_default()
+        let functions =
+            toolkit::find(self.parts_dir()).and_then(|toolkit| sass::functions(&toolkit, artifact));
+        sass::remarks(functions)
     }
 
     fn sanitize(

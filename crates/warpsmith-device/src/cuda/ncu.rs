@@ -286,7 +286,7 @@ mod tests {
         let ncu = stand_in(folder.path(), said, report, table);
         record(&ncu, folder.path(), |watcher| {
             let status = Command::new(&watcher[0]).args(&watcher[1..]).arg("true").status();
-            Ok(Watched { status: Some(status.expect("it runs")), fault: None })
+            Ok(Watched { status: Some(status.expect("it runs")), n_run: 1, fault: None })
         })
     }
 
@@ -332,7 +332,7 @@ mod tests {
         let found = record(&ncu, folder.path(), |watcher| {
             let status = Command::new(&watcher[0]).args(&watcher[1..]).status();
             fs::remove_file(&watcher[0]).expect("removed");
-            Ok(Watched { status: status.ok(), fault: None })
+            Ok(Watched { status: status.ok(), n_run: 1, fault: None })
         });
         let found = found.expect_err("no recording");
         assert!(found.reason.contains("failed: using"), "{found}");
@@ -349,7 +349,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let ncu = stand_in(folder.path(), "", "", "");
         let cause = warpsmith_model::CrashCause::Device { message: "misaligned".to_string() };
-        let crashed = || Ok(Watched { status: None, fault: Some(Fault::Crashed(cause)) });
+        let crashed = || Ok(Watched { status: None, n_run: 0, fault: Some(Fault::Crashed(cause)) });
         let found = record(&ncu, folder.path(), |_| crashed()).expect_err("no recording");
         assert!(found.to_string().contains("misaligned"), "{found}");
     }

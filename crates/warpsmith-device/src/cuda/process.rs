@@ -6,18 +6,24 @@ use std::io::{self, Write};
 use std::net::Shutdown;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use warpsmith_model::CrashCause;
 
+use super::session::LEFT_BEHIND;
 use super::wire::{Ask, FailureKind, Floor, Reply};
 use super::{DEVICE_ARGUMENT, FINISH_LOOK, PATIENCE, broken, misuse, module_of, session_plan};
+use crate::parallel;
 use crate::sys::memory::{Mapping, MemoryFile};
 use crate::sys::process;
 use crate::sys::socket::{receive_message, send_descriptors, send_message};
 use crate::target::{CaseId, Fault, Program};
+
+/// How long a process may take to end after it hung up: the driver clears its context away meanwhile.
+const LAST_BREATH: Duration = Duration::from_secs(5);
 
 /// A process with a context, and its successors.
 #[derive(Debug)]
@@ -44,6 +50,8 @@ pub(super) struct Running {
 pub(super) struct Window {
     pub(super) number: u64,
     pub(super) bytes: usize,
+    /// Up to where somebody may have put something since the window was made or given back.
+    used_bytes: usize,
     mapping: Mapping,
     file: MemoryFile,
 }
@@ -74,11 +82,13 @@ impl Windows {
         let number = self.n_made;
         self.n_made += 1;
         self.known.insert(number);
-        Ok(Window { number, bytes, mapping, file })
+        Ok(Window { number, bytes, used_bytes: 0, mapping, file })
     }
 
-    /// Takes a window back, for the next session.
-    pub(super) fn give_back(&mut self, window: Window) {
+    /// Takes a window back, for the next session. That one may be a rival's, whose process sees what is in the
+    /// window, where the device sees all of the host's memory a kernel too; so nothing is.
+    pub(super) fn give_back(&mut self, mut window: Window) {
+        window.clear();
         self.idle.push(window);
     }
 }
@@ -89,6 +99,48 @@ impl Window {
         // SAFETY: the mapping is readable, and the process writes only while a fetch is asked for, which
         // takes the session that owns this window exclusively.
         unsafe { self.mapping.content() }
+    }
+
+    /// Remembers that the process is asked to put something there, up to this many bytes from the beginning.
+    pub(super) fn will_hold(&mut self, bytes: usize) {
+        self.used_bytes = self.used_bytes.max(bytes.min(self.bytes));
+    }
+
+    /// Overwrites whatever may be there.
+    fn clear(&mut self) {
+        // SAFETY: the mapping is writable. The session that had the window is over, so nobody reads it, and
+        // no process writes: it does so only while a fetch is asked for.
+        let content = unsafe { self.mapping.content_mut() };
+        parallel::fill(&mut content[..self.used_bytes], 1, |_, piece| piece.fill(LEFT_BEHIND));
+        self.used_bytes = 0;
+    }
+}
+
+impl Running {
+    /// Returns how a process that hung up has ended; none where it has not, for so long.
+    fn ended(mut self) -> Option<ExitStatus> {
+        let hung_up = Instant::now();
+        while hung_up.elapsed() < LAST_BREATH {
+            if let Some(status) = self.child.as_mut()?.try_wait().ok()? {
+                // There is nothing left to kill.
+                self.child = None;
+                return Some(status);
+            }
+            std::thread::sleep(FINISH_LOOK);
+        }
+        None
+    }
+}
+
+/// Says why a process ended that nobody here has ended.
+fn why_ended(status: Option<ExitStatus>, error: &io::Error) -> CrashCause {
+    match status {
+        // Device code sends no signals.
+        Some(status) if status.signal() == Some(libc::SIGKILL) => CrashCause::from_outside(),
+        Some(status) => {
+            CrashCause::Device { message: format!("the device process ended: {status} ({error})") }
+        }
+        None => CrashCause::Device { message: format!("the device process ended: {error}") },
     }
 }
 
@@ -139,6 +191,9 @@ impl DeviceProcess {
         let exe = exe.canonicalize().map_err(broken("finding this program's file"))?;
         let mut command = Command::new(watcher);
         command.args(arguments).arg(exe);
+        // The process itself sees to it that it ends with its parent, which is the watcher.
+        // SAFETY: between `fork` and `exec` the closure only makes a system call; it allocates nothing.
+        unsafe { command.pre_exec(process::die_with_parent) };
         Ok(command)
     }
 
@@ -279,14 +334,12 @@ impl DeviceProcess {
             Ok(reply) => Ok(reply),
             Err(error) => {
                 // Whatever it is doing, nobody waits for it any longer.
-                self.running = None;
+                let running = self.running.take();
                 let is_late =
                     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut);
                 Err(match is_late {
                     true => Fault::TimedOut { limit_s: deadline.as_secs_f64() },
-                    false => Fault::Crashed(CrashCause::Device {
-                        message: format!("the device process ended: {error}"),
-                    }),
+                    false => Fault::Crashed(why_ended(running.and_then(Running::ended), &error)),
                 })
             }
         }
@@ -311,5 +364,75 @@ impl DeviceProcess {
             send_descriptors(&running.socket, &[descriptor])?;
         }
         receive_message(&mut running.socket)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn whom_somebody_else_killed_is_told_from_who_ended() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let check = |script: &str, expected: &str, is_from_outside: bool| {
+            let exe = folder.path().join("device");
+            fs::write(&exe, format!("#!/bin/sh\n{script}\n")).expect("a script");
+            fs::set_permissions(&exe, fs::Permissions::from_mode(0o755)).expect("executable");
+            let mut process = DeviceProcess::new(Some(exe), &[]);
+            match process.ask(&Ask::Limits, &[], PATIENCE) {
+                Err(Fault::Crashed(cause)) => {
+                    assert_eq!(cause.is_from_outside(), is_from_outside, "{cause}");
+                    assert!(cause.to_string().contains(expected), "{cause}");
+                }
+                other => panic!("{other:?}"),
+            }
+            assert!(process.running.is_none(), "the next question starts another one");
+        };
+        check("kill -KILL $$", "from outside", true);
+        check("kill -TERM $$", "signal: 15", false);
+        check("exit 3", "exit status: 3", false);
+        // Late is late, whatever becomes of it.
+        let exe = folder.path().join("device");
+        fs::write(&exe, "#!/bin/sh\nexec sleep 60\n").expect("a script");
+        let mut process = DeviceProcess::new(Some(exe), &[]);
+        let late = process.ask(&Ask::Limits, &[], Duration::from_millis(50));
+        assert!(matches!(late, Err(Fault::TimedOut { .. })), "{late:?}");
+    }
+
+    #[test]
+    fn a_watcher_ends_with_whoever_started_it() {
+        let watcher = ["/bin/sh", "-c", "exec sleep 60"].map(OsString::from);
+        // The system looks at the thread.
+        let started = std::thread::spawn(move || {
+            let mut process = DeviceProcess::new(Some(PathBuf::from("/bin/sh")), &watcher);
+            process.alive().map(|_| process)
+        });
+        let mut process = started.join().expect("no panic").expect("started");
+        let ended = process.running.take().and_then(Running::ended).expect("it ended");
+        assert_eq!(ended.signal(), Some(libc::SIGKILL));
+    }
+
+    #[test]
+    fn a_window_that_was_given_back_holds_nothing_of_whoever_had_it() {
+        let mut windows = Windows::default();
+        let mut window = windows.take(1000).expect("memory");
+        window.will_hold(700);
+        // As the device process does, which has the file too.
+        window.file.write_at(&[42; 700], 0).expect("written");
+        assert!(window.content()[..700].iter().all(|byte| *byte == 42));
+        let number = window.number;
+        windows.give_back(window);
+        let window = windows.take(900).expect("memory");
+        assert_eq!(window.number, number, "memory is used again");
+        assert!(!window.content().contains(&42));
+        assert_eq!(window.used_bytes, 0);
+        // Larger than any that is there: those are forgotten, and whoever has them is told so.
+        let larger = windows.take(2000).expect("memory");
+        assert_ne!(larger.number, number);
+        windows.give_back(window);
+        assert_eq!(windows.take(100).expect("memory").number, number);
     }
 }

@@ -83,6 +83,8 @@ pub(super) struct CudaSession {
     fetched: Vec<bool>,
     /// By slot, the output tensor beside which something was written.
     overwritten: Vec<Option<usize>>,
+    /// By slot, what its outputs shall hold when it is launched next; none for whatever the process draws.
+    poisons: Vec<Option<Poison>>,
     /// The output tensors and their sizes.
     outputs: Vec<(usize, usize)>,
     /// What a library chose.
@@ -133,6 +135,7 @@ impl CudaSession {
             slot_bytes,
             fetched: vec![false; cases.len()],
             overwritten: vec![None; cases.len()],
+            poisons: vec![None; cases.len()],
             outputs,
             remark,
         })
@@ -168,7 +171,9 @@ impl CudaSession {
             self.fetched[*slot] = false;
             self.overwritten[*slot] = None;
         }
-        let ask = Ask::Launch { session: self.place.session, slots: slots.to_vec(), clock };
+        let poisons = slots.iter().map(|slot| self.poisons[*slot].take()).collect();
+        let slots = slots.to_vec();
+        let ask = Ask::Launch { session: self.place.session, slots, poisons, clock };
         let reply = self.process()?.ask(&ask, &[], self.place.deadline)?;
         let (clocked, spoilt) = match reply {
             Reply::Clocked { seconds, state, spoilt } => {
@@ -209,8 +214,11 @@ impl CudaSession {
 
     fn fetch(&mut self, slot: usize) -> Result<(), Fault> {
         let _step = trace::step("fetching outputs");
-        let window = self.window.as_ref().map_or(0, |window| window.number);
         let offset = slot * self.slot_bytes;
+        let window = self.window.as_mut().ok_or_else(|| misuse("the session has no window"))?;
+        // Said before it is asked: what ends meanwhile may have written a part.
+        window.will_hold(offset + self.slot_bytes);
+        let window = window.number;
         let ask = Ask::Fetch { session: self.place.session, slot, window, offset };
         self.process()?.ask(&ask, &[], PATIENCE)?;
         self.fetched[slot] = true;
@@ -260,9 +268,9 @@ impl Session for CudaSession {
         self.overwritten[case]
     }
 
-    /// Every launch finds its outputs poisoned anyway, each time otherwise; what the last one wrote is
-    /// forgotten.
-    fn poison(&mut self, case: usize, _poison: Poison) {
+    /// What the last launch wrote is forgotten.
+    fn poison(&mut self, case: usize, poison: Poison) {
+        self.poisons[case] = Some(poison);
         self.fetched[case] = false;
         self.overwritten[case] = None;
     }

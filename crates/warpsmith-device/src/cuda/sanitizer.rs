@@ -11,12 +11,14 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use warpsmith_model::CrashCause;
+use warpsmith_model::{CrashCause, CudaInfo};
 
 use super::wire::Floor;
-use super::{Cuda, broken, ceilings, toolkit};
+use super::{Cuda, broken, controls, limits, resources, toolkit};
 use crate::cpu::artifacts;
-use crate::target::{CaseId, Fault, Flaw, Program, Sanitized, Sanitizer, Sanitizers, Target};
+use crate::target::{
+    CaseId, Fault, Flaw, Program, Sanitized, Sanitizer, Sanitizers, Target, Watched,
+};
 
 /// The program.
 const PROGRAM: &str = "compute-sanitizer";
@@ -29,6 +31,9 @@ const FIRST_TO_FOLLOW: u32 = 2026;
 
 /// What makes the compiler say which line an instruction comes from.
 const LINE_FLAG: &str = "-lineinfo";
+
+/// How long a tool may take for the kernel that it is held against.
+const CONTROL_DEADLINE: Duration = Duration::from_secs(120);
 
 /// Finds the program: in the folder that `warpsmith setup cuda` fills (below `parts_dir`), since older
 /// versions take the barriers of asynchronous copies for races; then where toolkits are, then on `PATH`.
@@ -93,6 +98,7 @@ pub(super) fn check(
     runs: &[(&Program, CaseId)],
     deadline: Duration,
 ) -> Result<Sanitized, Fault> {
+    make_sure_it_sees(cuda, tool)?;
     match watched(cuda, tool, runs, deadline)? {
         Seen::Told(told) => return Ok(told),
         Seen::Refused(_) | Seen::Lost(_) => {}
@@ -112,6 +118,7 @@ pub(super) fn check(
 }
 
 /// What a run under a tool comes to.
+#[derive(Debug, PartialEq)]
 enum Seen {
     Told(Sanitized),
     /// The kernel failed, which it does not elsewhere.
@@ -123,10 +130,50 @@ enum Seen {
 /// Says whether a kernel of ours is clean under a tool.
 fn runs_harmless(cuda: &mut Cuda, tool: Sanitizer, deadline: Duration) -> Result<bool, Fault> {
     let Some(info) = cuda.info.cuda.clone() else { return Ok(false) };
-    let (program, case) = ceilings::harmless(cuda, &info)?;
+    let (program, case) = controls::harmless(cuda, &info)?;
     let seen = watched(cuda, tool, &[(&program, case)], deadline);
     cuda.unstage(case);
     Ok(matches!(seen?, Seen::Told(Sanitized::Clean)))
+}
+
+/// Makes sure, once, that a tool flags what it is there to find. It might not see the memory that kernels are
+/// given here, or not know the device, and would find every kernel clean.
+fn make_sure_it_sees(cuda: &mut Cuda, tool: Sanitizer) -> Result<(), Fault> {
+    if cuda.sighted.contains(&tool) {
+        return Ok(());
+    }
+    let Some(info) = cuda.info.cuda.clone() else { return Ok(()) };
+    let (program, case) = controls::flawed(cuda, &info, tool)?;
+    let runs = [(&program, case)];
+    let mut seen = watched(cuda, tool, &runs, CONTROL_DEADLINE);
+    if !matches!(seen, Ok(Seen::Told(Sanitized::Flagged(_)))) {
+        seen = watched(cuda, tool, &runs, CONTROL_DEADLINE);
+    }
+    cuda.unstage(case);
+    is_flagged(tool, &seen?)?;
+    cuda.sighted.push(tool);
+    Ok(())
+}
+
+/// Says that a tool is blind, unless it has flagged the kernel that it is held against.
+fn is_flagged(tool: Sanitizer, seen: &Seen) -> Result<(), Fault> {
+    let said = match seen {
+        Seen::Told(Sanitized::Flagged(_)) => return Ok(()),
+        Seen::Told(Sanitized::Clean) => "it found nothing".to_string(),
+        Seen::Told(Sanitized::Unfinished { limit_s }) => {
+            format!("it did not finish within {limit_s} s")
+        }
+        Seen::Told(Sanitized::Doubtful(words)) | Seen::Refused(words) | Seen::Lost(words) => {
+            words.clone()
+        }
+    };
+    Err(Fault::Unavailable(format!(
+        "{} does not see what kernels do on this machine: one that {} was not flagged ({said}), so nothing that \
+         it calls clean is; `warpsmith setup cuda` provides another version, and --no-sanitizer leaves this part of \
+         the gate out, which the evidence records",
+        tool.name(),
+        controls::flaw(tool).words
+    )))
 }
 
 /// Returns what memory must be like for a tool to see what it looks for.
@@ -161,8 +208,28 @@ fn watched(
         Fault::Crashed(_) | Fault::TimedOut { .. } => no_verdict(tool, &fault.to_string(), &log),
         other => other,
     })?;
-    if let Some(flaw) = first_flaw(&log) {
-        return Ok(match misled(&log) {
+    let failed = runs.get(watched.n_run).map(|(program, _)| *program);
+    let crowding = failed.and_then(|program| crowding(program, cuda.info.cuda.as_ref()?));
+    understand(tool, &log, watched, crowding, deadline)
+}
+
+/// Says what leaves a tool no room beside a program's launches; none where there is room.
+fn crowding(program: &Program, info: &CudaInfo) -> Option<String> {
+    let used = resources(&program.artifact.log);
+    let launches = &program.grid.as_ref()?.launches;
+    launches.iter().find_map(|launch| limits::fills_up(launch, &used, info.smem_per_block))
+}
+
+/// Reads what a tool left behind. `crowding` is what may have left it no room.
+fn understand(
+    tool: Sanitizer,
+    log: &str,
+    watched: Watched,
+    crowding: Option<String>,
+    deadline: Duration,
+) -> Result<Seen, Fault> {
+    if let Some(flaw) = first_flaw(log) {
+        return Ok(match misled(log) {
             None => Seen::Told(Sanitized::Flagged(flaw)),
             Some(words) => Seen::Lost(format!("{words} (it reports: {})", flaw.message)),
         });
@@ -171,34 +238,35 @@ fn watched(
         Some(Fault::TimedOut { limit_s }) => {
             return Ok(Seen::Told(Sanitized::Unfinished { limit_s }));
         }
-        // A tool needs registers and memory of its own, and a kernel that uses all of them may have no launch
-        // beside it.
-        Some(Fault::Crashed(cause @ CrashCause::NotLoadable { .. })) => {
-            return Ok(Seen::Told(Sanitized::Doubtful(format!(
-                "the kernel cannot be launched under it: {cause}"
-            ))));
-        }
         // The gate ran the same launches without it.
         Some(Fault::Crashed(cause)) => {
-            return Ok(Seen::Refused(format!("the kernel does not run under it: {cause}")));
+            return Ok(match (&cause, crowding) {
+                // A tool needs registers and memory of its own.
+                (CrashCause::NotLoadable { .. }, Some(crowding)) => {
+                    Seen::Told(Sanitized::Doubtful(format!(
+                        "it has no room beside the kernel ({crowding}): {cause}"
+                    )))
+                }
+                _ => Seen::Refused(format!("the kernel does not run under it: {cause}")),
+            });
         }
-        Some(fault) => return Err(no_verdict(tool, &fault.to_string(), &log)),
+        Some(fault) => return Err(no_verdict(tool, &fault.to_string(), log)),
         None => {}
     }
     let Some(status) = watched.status else {
         return Ok(Seen::Told(Sanitized::Unfinished { limit_s: deadline.as_secs_f64() }));
     };
-    match summary(&log) {
-        Some(0) if status.success() => match doubt(&log) {
+    match summary(log) {
+        Some(0) if status.success() => match doubt(log) {
             None => Ok(Seen::Told(Sanitized::Clean)),
             Some(words) => Ok(Seen::Lost(words)),
         },
         // It counted something that it did not print in a form that is known here.
         Some(count) if count > 0 || status.code() == Some(FOUND_STATUS) => {
             let message = format!("{count} error(s) that it does not describe");
-            Ok(Seen::Told(Sanitized::Flagged(Flaw { message, report: tail(&log) })))
+            Ok(Seen::Told(Sanitized::Flagged(Flaw { message, report: tail(log) })))
         }
-        _ => Err(no_verdict(tool, &format!("it ended with {status}"), &log)),
+        _ => Err(no_verdict(tool, &format!("it ended with {status}"), log)),
     }
 }
 
@@ -408,6 +476,9 @@ fn lower_first(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::process::ExitStatusExt;
+    use std::process::ExitStatus;
+
     use super::*;
 
     fn check(log: &str, message: &str) {
@@ -539,5 +610,83 @@ mod tests {
             assert!(line.contains("--error-exitcode 77"), "{line}");
             assert!(line.ends_with("--log-file /tmp/log"), "{line}");
         }
+    }
+
+    #[test]
+    fn a_kernel_that_a_tool_cannot_launch_is_excused_where_it_leaves_no_room_alone() {
+        let read = |cause: CrashCause, crowding: Option<&str>| {
+            let fault = Some(Fault::Crashed(cause));
+            let watched = Watched { status: None, n_run: 0, fault };
+            let crowding = crowding.map(str::to_string);
+            let deadline = Duration::from_secs(1);
+            understand(Sanitizer::Racecheck, "", watched, crowding, deadline).expect("a reading")
+        };
+        let refused = || CrashCause::NotLoadable { message: "out of resources".to_string() };
+        let faulted = || CrashCause::Device { message: "trap".to_string() };
+        let crowding = "`rows` takes 64 registers for each of 1024 threads, all that there are";
+        match read(refused(), Some(crowding)) {
+            Seen::Told(Sanitized::Doubtful(words)) => {
+                assert!(words.contains(crowding) && words.contains("out of resources"), "{words}");
+            }
+            other => panic!("{other:?}"),
+        }
+        for (cause, crowding) in [(refused(), None), (faulted(), None), (faulted(), Some(crowding))]
+        {
+            let seen = read(cause, crowding);
+            assert!(matches!(seen, Seen::Refused(_)), "{seen:?}");
+        }
+    }
+
+    #[test]
+    fn a_tool_that_does_not_flag_its_own_flaw_is_blind() {
+        let (message, report) = ("race".to_string(), String::new());
+        let flagged = Seen::Told(Sanitized::Flagged(Flaw { message, report }));
+        for tool in Sanitizer::ALL {
+            assert!(is_flagged(tool, &flagged).is_ok());
+            for seen in [
+                Seen::Told(Sanitized::Clean),
+                Seen::Told(Sanitized::Unfinished { limit_s: 1.0 }),
+                Seen::Told(Sanitized::Doubtful("no room".to_string())),
+                Seen::Refused("it traps".to_string()),
+                Seen::Lost("lost track".to_string()),
+            ] {
+                let said = is_flagged(tool, &seen).expect_err("blind").to_string();
+                assert!(said.starts_with(tool.name()), "{said}");
+                assert!(said.contains(controls::flaw(tool).words), "{said}");
+                assert!(said.contains("--no-sanitizer"), "{said}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_a_tool_left_behind_is_read_with_how_it_ended() {
+        let read = |log: &str, status: Option<i32>, fault: Option<Fault>| {
+            let status = status.map(|code| ExitStatus::from_raw(code << 8));
+            let watched = Watched { status, n_run: 1, fault };
+            understand(Sanitizer::Memcheck, log, watched, None, Duration::from_secs(9))
+        };
+        let clean = "========= COMPUTE-SANITIZER\n========= ERROR SUMMARY: 0 errors\n";
+        let flagged = "========= Invalid __global__ read of size 4 bytes\n\
+                       =========     at rows+0x70\n========= ERROR SUMMARY: 1 error\n";
+        let told = |told| Seen::Told(told);
+        assert_eq!(read(clean, Some(0), None).expect("one"), told(Sanitized::Clean));
+        let found = read(flagged, Some(FOUND_STATUS), None).expect("one");
+        assert!(matches!(found, Seen::Told(Sanitized::Flagged(_))), "{found:?}");
+        // It says so, however the process ended.
+        let crashed = Fault::Crashed(CrashCause::Device { message: "trap".to_string() });
+        let found = read(flagged, None, Some(crashed)).expect("one");
+        assert!(matches!(found, Seen::Told(Sanitized::Flagged(_))), "{found:?}");
+        let late = Fault::TimedOut { limit_s: 3.0 };
+        let unfinished = |limit_s| Seen::Told(Sanitized::Unfinished { limit_s });
+        assert_eq!(read("", None, Some(late)).expect("one"), unfinished(3.0));
+        assert_eq!(read("", None, None).expect("one"), unfinished(9.0));
+        // Neither a clean log with a bad end nor a good end without a log is a clean bill.
+        for (log, code) in [(clean, 1), ("", 0), ("", 1), (clean, FOUND_STATUS)] {
+            let seen = read(log, Some(code), None);
+            assert!(!matches!(seen, Ok(Seen::Told(Sanitized::Clean))), "{seen:?}");
+        }
+        let lost = "========= Internal Sanitizer Error: didn't track the launch\n\
+                    ========= ERROR SUMMARY: 0 errors\n";
+        assert!(matches!(read(lost, Some(0), None), Ok(Seen::Lost(_))));
     }
 }

@@ -49,24 +49,43 @@ pub fn functions(toolkit: &Toolkit, artifact: &Artifact) -> Result<Vec<Function>
     Ok(parse(&String::from_utf8_lossy(&output.stdout)))
 }
 
-/// Special registers that say when or where a kernel runs, and what they tell.
-const TELLTALES: [(&str, &str); 3] = [
-    ("SR_CLOCK", "the cycle counter: a kernel can tell by it that a sanitizer watches"),
+/// What says when, where or how often a kernel runs, as operands name it, and what it tells. The number of the grid is
+/// no special register but a constant of the driver's; where it lies from sm_100 on, others lie too.
+const TELLTALES: [(&[&str], &str); 4] = [
+    (&["SR_CLOCK"], "the cycle counter: a kernel can tell by it that a sanitizer watches"),
     (
-        "SR_GLOBALTIMER",
+        &["SR_GLOBALTIMER"],
         "the global timer: a kernel can tell by it that a sanitizer watches, or wait for a date",
     ),
-    ("SMID", "the number of its multiprocessor: a kernel can behave differently on another device"),
+    (
+        &["SMID"],
+        "the number of its multiprocessor: a kernel can behave differently on another device",
+    ),
+    (
+        &["c[0x0][0x30]", "c[0x0][0x34]"],
+        "the number of its grid: a kernel can tell by it what was launched before it, and that a \
+         sanitizer watches",
+    ),
 ];
 
 /// Says which of them machine code reads.
 pub fn telltales(functions: &[Function]) -> Vec<String> {
-    let reads = |register: &str| {
+    let reads = |operand: &&str| {
         let all = functions.iter().flat_map(|function| &function.instructions);
-        all.into_iter().any(|instruction| instruction.operands.contains(register))
+        all.into_iter().any(|instruction| instruction.operands.contains(operand))
     };
-    let found = TELLTALES.iter().filter(|(register, _)| reads(register));
+    let found = TELLTALES.iter().filter(|(operands, _)| operands.iter().any(reads));
     found.map(|(_, words)| format!("the machine code reads {words}")).collect()
+}
+
+/// Says what a person should know of machine code; also that nobody could read it.
+pub(super) fn remarks(functions: Result<Vec<Function>, Fault>) -> Vec<String> {
+    match functions {
+        Ok(functions) => telltales(&functions),
+        Err(fault) => {
+            vec![format!("whether the machine code reads clocks was not looked at: {fault}")]
+        }
+    }
 }
 
 /// Counts instructions by name, with their modifiers.
@@ -154,5 +173,22 @@ mod tests {
         assert_eq!(said.len(), 2, "{said:?}");
         assert!(said[0].contains("cycle counter") && said[1].contains("multiprocessor"));
         assert!(telltales(&parse("Function : k\n/*0000*/ S2R R0, SR_TID.X ;\n")).is_empty());
+        // Constants of the driver's: the stack, blocks, the grid's number; and parameters.
+        let constants =
+            |at: &str| telltales(&parse(&format!("/*0000*/ LDC.64 R2, c[0x0][{at}] ;\n")));
+        assert!(constants("0x30")[0].contains("number of its grid"));
+        for at in ["0x0", "0xc", "0x28", "0x210", "0x300", "0x37c", "0x380"] {
+            assert!(constants(at).is_empty(), "{at}");
+        }
+    }
+
+    #[test]
+    fn machine_code_that_nobody_could_read_is_said() {
+        let said = remarks(Err(Fault::Unavailable("there is no cuobjdump".to_string())));
+        assert_eq!(
+            said,
+            ["whether the machine code reads clocks was not looked at: there is no cuobjdump"]
+        );
+        assert!(remarks(Ok(Vec::new())).is_empty());
     }
 }

@@ -25,6 +25,7 @@ use super::session::{Session, Work, load_kernel};
 use super::stamps::Stamps;
 use super::vault::Vault;
 use super::wire::{self, Ask, Clock, Failure, FailureKind, Floor, GemmWire, Reply, SessionPlan};
+use crate::poison::Poison;
 use crate::sys::memory::Mapping;
 use crate::sys::process;
 use crate::sys::socket::{receive_descriptors, receive_message, send_message};
@@ -200,9 +201,9 @@ impl Device {
                 self.sessions.insert(*session, opened);
                 Reply::Opened { remark }
             }
-            Ask::Launch { session, slots, clock } => {
+            Ask::Launch { session, slots, poisons, clock } => {
                 let mut launched = self.sessions.remove(session).ok_or_else(no_session)?;
-                let reply = self.launch(&mut launched, slots, *clock);
+                let reply = self.launch(&mut launched, slots, poisons, *clock);
                 self.sessions.insert(*session, launched);
                 reply?
             }
@@ -266,12 +267,17 @@ impl Device {
     }
 
     /// Lets a launch of these slots find its inputs, and nothing else.
-    fn lay(&mut self, session: &mut Session, slots: &[usize]) -> Result<(), Failure> {
+    fn lay(
+        &mut self,
+        session: &mut Session,
+        slots: &[usize],
+        poisons: &[Option<Poison>],
+    ) -> Result<(), Failure> {
         let ranges = match &mut self.ranges {
             Some(ranges) => ranges,
             none => none.insert(Ranges::new(self.sms, self.smem_per_block).map_err(failure)?),
         };
-        session.lay(&self.context, &self.vault, ranges, slots, self.seals_inputs)
+        session.lay(&self.context, &self.vault, ranges, slots, poisons, self.seals_inputs)
     }
 
     /// Describes a product to the library, which is loaded if it is not yet; returns what the library
@@ -315,7 +321,7 @@ impl Device {
             return Ok(words.clone());
         }
         let stream = self.context.stream;
-        self.lay(session, &[0])?;
+        self.lay(session, &[0], &[None])?;
         let mut arguments = [session.arguments(0)?];
         let mut running = Vec::new();
         for (place, proposal) in proposals.iter().enumerate() {
@@ -362,13 +368,14 @@ impl Device {
         &mut self,
         session: &mut Session,
         slots: &[usize],
+        poisons: &[Option<Poison>],
         clock: Clock,
     ) -> Result<Reply, Failure> {
         if clock == Clock::Cycles && self.stamps.is_none() {
             self.stamps = Some(Stamps::new(&self.context, self.sms).map_err(failure)?);
         }
         session.refresh()?;
-        self.lay(session, slots)?;
+        self.lay(session, slots, poisons)?;
         let mut arguments = Vec::new();
         for slot in slots {
             arguments.push(session.arguments(*slot)?);

@@ -7,18 +7,20 @@ use cudarc::driver::sys::{CUfunction, CUstream};
 use warpsmith_model::DType;
 use warpsmith_model::rng::Rng;
 
-use super::arena::{Arena, Content, Item, Owner, Placed, guard_bytes};
+use super::arena::{
+    self, Arena, Content, Item, LEAST_GUARD_BYTES, OWN_PAGES_BYTES, Owner, Placed, guard_bytes,
+};
 use super::cublaslt::{Matrices, Product, Proposal};
 use super::driver::{self, Argument, Buffer, Context, DriverError, Extents, MapShape, Module};
-use super::failure::{failure, no_case};
+use super::failure::{failure, memory_failure, no_case};
 use super::mapped::PAGE_BYTES;
 use super::ranges::{Range, Ranges};
 use super::vault::Vault;
 use super::wire::{Failure, FailureKind, Floor, ScalarWire, SessionPlan, Spoilt};
-use crate::cpu::poison;
+use crate::poison::Poison;
 
 /// Every byte of memory that a kernel gives back: NaN in every element type.
-const LEFT_BEHIND: u8 = 0xff;
+pub(super) const LEFT_BEHIND: u8 = 0xff;
 
 /// What scratch is filled with, a word again and again: NaN, numbers near the largest, numbers near zero,
 /// and whatever. A kernel that relies on any of it is wrong with the others.
@@ -27,6 +29,9 @@ const SCRATCH: [u64; 4] =
 
 /// An allocation that fills what is left of a page, so that what comes next is on another one.
 const PLUG_BYTES: usize = 64 << 10;
+
+/// Gaps that are tried between two allocations; the first does unless the driver has holes of that size.
+const MOST_GAPS: usize = 4;
 
 pub(super) struct Session {
     pub(super) plan: SessionPlan,
@@ -38,6 +43,8 @@ pub(super) struct Session {
     memory: Memory,
     /// The slots of the last launch, each once.
     pub(super) slots: Vec<usize>,
+    /// What the outputs of each of them held before it.
+    poisons: Vec<Poison>,
     /// By slot, how often it was launched.
     n_launches: Vec<usize>,
     rng: Rng,
@@ -90,6 +97,7 @@ impl Session {
             is_fresh: true,
             memory: Memory::None,
             slots: Vec::new(),
+            poisons: Vec::new(),
             n_launches: vec![0; plan.cases.len()],
             rng,
         }
@@ -114,9 +122,19 @@ impl Session {
         vault: &Vault,
         ranges: &mut Ranges,
         slots: &[usize],
+        poisons: &[Option<Poison>],
         seals_inputs: bool,
     ) -> Result<(), Failure> {
         let items = self.items(vault, slots)?;
+        self.poisons = self
+            .slots
+            .iter()
+            .map(|slot| {
+                let at = slots.iter().position(|launched| launched == slot);
+                let asked = at.and_then(|at| *poisons.get(at)?);
+                drawn_poison(asked, self.n_launches[*slot], &mut self.rng)
+            })
+            .collect();
         let arena = self.arena(context, &items)?;
         if seals_inputs {
             arena.permit_writing_inputs().map_err(failure)?;
@@ -183,6 +201,7 @@ impl Session {
         floor: Floor,
     ) -> Result<(), Failure> {
         let items = self.items(vault, &[slot])?;
+        self.poisons = vec![Poison::Nan];
         match floor {
             Floor::Guarded | Floor::Untouched => {
                 self.arena(context, &items)?.fill_guards().map_err(failure)?;
@@ -289,7 +308,17 @@ impl Session {
             // The old one goes first: both may not fit.
             self.memory = Memory::None;
             let around = Buffer::new(0).map_err(failure)?.at;
-            let arena = Arena::new(context, items, around, &mut self.rng).map_err(failure)?;
+            let arena = Arena::new(context, items, around, &mut self.rng);
+            let arena = arena.map_err(|error| {
+                let is_scratch = |item: &Item| matches!(item.owner, Owner::Scratch(_));
+                let scratch = items.iter().filter(|item| is_scratch(item));
+                let scratch_bytes = scratch.map(|item| item.bytes as u64).sum();
+                let others: Vec<Item> =
+                    items.iter().filter(|item| !is_scratch(item)).copied().collect();
+                let rng = &mut self.rng;
+                let fits = || Arena::new(context, &others, around, rng).is_ok();
+                memory_failure(error, scratch_bytes, fits)
+            })?;
             self.memory = Memory::Arena(arena);
         }
         let Memory::Arena(arena) = &mut self.memory else { return Err(no_memory()) };
@@ -297,31 +326,40 @@ impl Session {
         Ok(arena)
     }
 
-    /// Allocates every item by itself. Between them are gaps as wide as guards elsewhere, and inputs and
-    /// outputs are on different pages, as they are in an arena: their distances say nothing.
+    /// Allocates every item by itself. Between them are gaps as wide as guards elsewhere, inputs and outputs are
+    /// on different pages and begin anywhere in them, and either come first, as they do in an arena: neither
+    /// addresses nor distances say anything.
     fn separate(&mut self, items: &[Item]) -> Result<(), Failure> {
         self.memory = Memory::None;
         let allocate = |bytes: usize| Buffer::new(bytes).map_err(failure);
-        let (inputs, others): (Vec<Item>, Vec<Item>) =
-            items.iter().copied().partition(|item| matches!(item.owner, Owner::Input { .. }));
         let mut gaps = Vec::new();
-        let mut buffers = Vec::new();
-        for mut group in [inputs, others] {
-            self.rng.shuffle(&mut group);
+        let mut buffers: Vec<(Owner, Buffer)> = Vec::new();
+        for group in drawn_groups(items, &mut self.rng) {
+            turn_page(&mut gaps)?;
+            let mut before = arena::drawn_start(&group, &mut self.rng);
+            while before > 0 {
+                let plug = before.min(PLUG_BYTES);
+                gaps.push(allocate(plug)?);
+                before -= plug;
+            }
             for Item { owner, bytes } in group {
                 gaps.push(allocate(guard_bytes(&mut self.rng))?);
-                buffers.push((owner, allocate(bytes)?));
-            }
-            let last = allocate(PLUG_BYTES)?;
-            let page = last.at / PAGE_BYTES as u64;
-            gaps.push(last);
-            for _ in 0..PAGE_BYTES / PLUG_BYTES {
-                let plug = allocate(PLUG_BYTES)?;
-                let is_elsewhere = plug.at / PAGE_BYTES as u64 != page;
-                gaps.push(plug);
-                if is_elsewhere {
-                    break;
+                let mut buffer = allocate(bytes)?;
+                // What has pages of its own may lie right behind another such thing, however wide a gap
+                // there is among what is smaller: then nobody sees that a kernel goes beyond either.
+                for _ in 0..MOST_GAPS {
+                    if !buffers.iter().any(|(_, other)| are_neighbours(other, &buffer)) {
+                        break;
+                    }
+                    if bytes < OWN_PAGES_BYTES {
+                        gaps.push(buffer);
+                    } else {
+                        drop(buffer);
+                        gaps.push(allocate(OWN_PAGES_BYTES)?);
+                    }
+                    buffer = allocate(bytes)?;
                 }
+                buffers.push((owner, buffer));
             }
         }
         self.memory = Memory::Separate(buffers);
@@ -339,8 +377,8 @@ impl Session {
             Owner::Output { place, output } => {
                 let mut outputs = self.plan.tensors.iter().filter(|tensor| tensor.is_output);
                 let dtype = outputs.nth(output).map_or(DType::F32, |tensor| tensor.dtype);
-                let slot = self.slots[place];
-                Content::Element(poison_word(dtype, slot, self.n_launches[slot]))
+                let poison = self.poisons.get(place).copied().unwrap_or_default();
+                Content::Element(poison_word(dtype, poison))
             }
             Owner::Scratch(_) => Content::Element(scratch),
         }
@@ -424,24 +462,52 @@ impl Session {
     }
 }
 
-/// Returns what an output is filled with, eight bytes of it: NaN before a slot's first launch, which tells what
-/// was never written; numbers as large as there are before later ones, of either sign, since to some operations a NaN
-/// is nothing.
-fn poison_word(dtype: DType, slot: usize, n_launches: usize) -> u64 {
-    let largest: u64 = match dtype {
-        DType::F16 => 0x7bff,
-        DType::Bf16 => 0x7f7f,
-        DType::F32 => 0x7f7f_ffff,
-        DType::F64 => 0x7fef_ffff_ffff_ffff,
-    };
-    let sign = 1u64 << (8 * dtype.size() - 1);
-    let bits = match (n_launches, (slot + n_launches) % 2) {
-        (0, _) => poison::poison_bits(dtype),
-        (_, 0) => largest,
-        (_, _) => largest | sign,
-    };
+/// Returns inputs, and outputs with scratch, in random order.
+fn drawn_groups(items: &[Item], rng: &mut Rng) -> [Vec<Item>; 2] {
+    let (inputs, others) = arena::apart(items);
+    let mut groups = [inputs, others];
+    rng.shuffle(&mut groups);
+    for group in &mut groups {
+        rng.shuffle(group);
+    }
+    groups
+}
+
+/// Allocates until small allocations come from another page.
+fn turn_page(gaps: &mut Vec<Buffer>) -> Result<(), Failure> {
+    let mut page = None;
+    for _ in 0..=PAGE_BYTES / PLUG_BYTES {
+        let plug = Buffer::new(PLUG_BYTES).map_err(failure)?;
+        let at = plug.at / PAGE_BYTES as u64;
+        gaps.push(plug);
+        if *page.get_or_insert(at) != at {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// Says whether there is less between two allocations than between a tensor and the next in an arena.
+fn are_neighbours(one: &Buffer, other: &Buffer) -> bool {
+    let (low, high) = if one.at < other.at { (one, other) } else { (other, one) };
+    high.at < low.at + (low.bytes + LEAST_GUARD_BYTES) as u64
+}
+
+/// Decides what the outputs of a slot hold before a launch: what was asked for; else NaN before the first launch,
+/// which tells what was never written, and before later ones large numbers of either sign, since to some operations
+/// a NaN is nothing. Nobody can foresee which.
+fn drawn_poison(asked: Option<Poison>, n_launches: usize, rng: &mut Rng) -> Poison {
+    match (asked, n_launches) {
+        (Some(poison), _) => poison,
+        (None, 0) => Poison::Nan,
+        (None, _) => Poison::finite(rng.below(2) == 0, rng),
+    }
+}
+
+/// Returns eight bytes of an output that is filled with poison.
+fn poison_word(dtype: DType, poison: Poison) -> u64 {
     let width = 8 * dtype.size();
-    (0..64 / width).fold(0, |word, lane| word | bits << (lane * width))
+    (0..64 / width).fold(0, |word, lane| word | poison.bits(dtype) << (lane * width))
 }
 
 pub(super) fn load_kernel(
@@ -487,19 +553,64 @@ fn no_memory() -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::poison;
 
     #[test]
-    fn outputs_hold_nan_at_first_and_then_numbers_of_either_sign() {
+    fn outputs_hold_what_is_asked_for_or_nan_and_then_numbers_of_either_sign() {
+        let mut rng = Rng::new(9);
+        let asked = Poison::finite(true, &mut rng);
+        assert_eq!(drawn_poison(Some(asked), 0, &mut rng), asked);
+        assert_eq!(drawn_poison(Some(Poison::Nan), 5, &mut rng), Poison::Nan);
+        assert_eq!(drawn_poison(None, 0, &mut rng), Poison::Nan);
+        let later: Vec<Poison> = (0..32).map(|_| drawn_poison(None, 1, &mut rng)).collect();
         for dtype in [DType::F16, DType::Bf16, DType::F32, DType::F64] {
-            let element = |slot, n_launches| {
-                poison_word(dtype, slot, n_launches).to_le_bytes()[..dtype.size()].to_vec()
-            };
-            assert!(poison::is_poison(dtype, &element(3, 0)));
-            let (one, other) = (element(0, 1), element(1, 1));
-            assert!(!poison::is_poison(dtype, &one) && !poison::is_poison(dtype, &other));
-            assert_eq!(one[..dtype.size() - 1], other[..dtype.size() - 1]);
-            assert_eq!(one[dtype.size() - 1] ^ other[dtype.size() - 1], 0x80);
+            let sign = 1 << (8 * dtype.size() - 1);
+            let words: Vec<u64> = later.iter().map(|poison| poison_word(dtype, *poison)).collect();
+            assert!(words.iter().any(|word| word & sign == 0));
+            assert!(words.iter().any(|word| word & sign != 0));
+            assert!(words.iter().collect::<std::collections::BTreeSet<_>>().len() > 24);
+            // Every element of a word is the same.
+            let bytes = words[0].to_le_bytes();
+            assert!(bytes.chunks(dtype.size()).all(|element| *element == bytes[..dtype.size()]));
+            let unwritten = poison_word(dtype, Poison::Nan).to_le_bytes();
+            assert!(poison::is_poison(dtype, &unwritten[..dtype.size()]));
         }
-        assert_eq!(poison_word(DType::F16, 1, 1), 0x7bff_7bff_7bff_7bff);
+    }
+
+    #[test]
+    fn whoever_is_watched_finds_inputs_and_outputs_in_either_order() {
+        let input = |input| Item { owner: Owner::Input { place: 0, input }, bytes: 8 };
+        let output = Item { owner: Owner::Output { place: 0, output: 0 }, bytes: 8 };
+        let items = [input(0), input(1), output, Item { owner: Owner::Scratch(0), bytes: 8 }];
+        let mut rng = Rng::new(3);
+        let orders: Vec<Vec<Owner>> = (0..64)
+            .map(|_| drawn_groups(&items, &mut rng).concat().iter().map(|it| it.owner).collect())
+            .collect();
+        for owner in items.map(|it| it.owner) {
+            let at = |order: &Vec<Owner>| order.iter().position(|known| *known == owner);
+            for place in 0..items.len() {
+                assert!(orders.iter().any(|order| at(order) == Some(place)), "{owner:?} {place}");
+            }
+        }
+        // They never mix: they are on different pages.
+        let is_input = |owner: &Owner| matches!(owner, Owner::Input { .. });
+        assert!(orders.iter().all(|order| is_input(&order[0]) == is_input(&order[1])));
+    }
+
+    #[test]
+    fn allocations_with_less_than_a_guard_between_them_are_neighbours() {
+        let check = |one: (u64, usize), other: (u64, usize), expected: bool| {
+            // Not to be freed: there is no driver.
+            let buffer = |(at, bytes)| std::mem::ManuallyDrop::new(Buffer { at, bytes });
+            let (one, other) = (buffer(one), buffer(other));
+            assert_eq!(are_neighbours(&one, &other), expected, "{one:?} {other:?}");
+            assert_eq!(are_neighbours(&other, &one), expected, "{one:?} {other:?}");
+        };
+        let (start, page) = (0x7f00_0000_0000u64, PAGE_BYTES as u64);
+        check((start, PAGE_BYTES), (start + page, 4), true);
+        check((start, PAGE_BYTES), (start + 2 * page, 4), false);
+        check((start, PAGE_BYTES - 4), (start + page, 4), true);
+        check((start, PAGE_BYTES - LEAST_GUARD_BYTES), (start + page, 4), false);
+        check((start, 512), (start + 512, 512), true);
     }
 }

@@ -19,7 +19,7 @@ impl Cuda {
     ) -> Result<Watched, Fault> {
         let mut process = DeviceProcess::new(self.config.device_exe.clone(), watcher);
         process.lay_floor(floor)?;
-        let mut fault = None;
+        let (mut n_run, mut fault) = (0, None);
         for (program, case) in runs {
             if program.grid.is_none() {
                 return Err(misuse("only kernels are watched"));
@@ -27,7 +27,7 @@ impl Cuda {
             let staged = self.cases.get(&case.0).ok_or_else(not_staged)?;
             let ran = process.run_once(program, *case, &staged.contents, deadline);
             match ran {
-                Ok(()) => {}
+                Ok(()) => n_run += 1,
                 Err(crashed @ (Fault::Crashed(_) | Fault::TimedOut { .. })) => {
                     fault = Some(crashed);
                     break;
@@ -37,6 +37,6 @@ impl Cuda {
         }
         // Whatever happened, the watcher has something to say about it.
         let status = process.finish(deadline)?;
-        Ok(Watched { status, fault })
+        Ok(Watched { status, n_run, fault })
     }
 }

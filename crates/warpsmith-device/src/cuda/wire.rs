@@ -8,6 +8,8 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use warpsmith_model::{ClockLimit, CudaInfo, DType, DeviceState};
 
+use crate::poison::Poison;
+
 /// A question or an order.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Ask {
@@ -23,8 +25,9 @@ pub(super) enum Ask {
     Unstage { case: usize },
     /// Load a module, or a library, and prepare a session; the module's bytes follow.
     Open { session: u64, plan: Box<SessionPlan> },
-    /// Run these slots, one after the other, under one reading of the clock, with caches as stated.
-    Launch { session: u64, slots: Vec<usize>, clock: Clock },
+    /// Run these slots, one after the other, under one reading of the clock, with caches as stated. Their outputs
+    /// hold this poison before, where one is asked for.
+    Launch { session: u64, slots: Vec<usize>, poisons: Vec<Option<Poison>>, clock: Clock },
     /// Run a slot without a graph and a clock, for whoever watches: a profiler or a sanitizer.
     Watch { session: u64, slot: usize },
     /// Time a copy of this many bytes within the device's memory.

@@ -2,7 +2,7 @@
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use warpsmith_model::lab::{Baseline, BaselineProgram, Kernel, Role, Workload};
 use warpsmith_model::rng::Rng;
@@ -214,13 +214,17 @@ pub(crate) struct Bench<'a> {
     /// Chooses what is looked at; no candidate can foresee it.
     pub(crate) rng: Rng,
     hash_inputs: bool,
-    /// Where sessions are opened.
-    surroundings: Surroundings,
+    /// Whether sessions are opened where others have been.
+    shares: bool,
+    /// Whether the last session stayed where it was opened.
+    stayed: bool,
     /// Whether the sessions to come may share their surroundings, since no two of them see the same contents.
     pub(crate) stays: bool,
     builds: Vec<Build>,
     blobs: Vec<Blob>,
     pub(crate) launch_s: f64,
+    /// Seconds that opening sessions took.
+    pub(crate) opening_s: f64,
     pub(crate) notes: Vec<String>,
 }
 
@@ -267,14 +271,16 @@ impl<'a> Bench<'a> {
             floor_s,
             rng: Rng::new(system_seed()),
             hash_inputs: request.job.fidelity == Fidelity::Full || !sealed,
-            surroundings: match request.job.fidelity {
-                Fidelity::Full => Surroundings::Fresh,
-                Fidelity::Rank | Fidelity::Micro => Surroundings::Shared,
+            shares: match request.job.fidelity {
+                Fidelity::Full => false,
+                Fidelity::Rank | Fidelity::Micro => true,
             },
+            stayed: false,
             stays: false,
             builds: Vec::new(),
             blobs: Vec::new(),
             launch_s: 0.0,
+            opening_s: 0.0,
             notes,
         }
     }
@@ -381,12 +387,15 @@ impl<'a> Bench<'a> {
         let deadline = Duration::from_secs_f64(self.limits.launch_deadline_s);
         let workload = &cases[0].shape.name;
         let ids: Vec<CaseId> = cases.iter().map(|case| case.id).collect();
-        let opened = self.target.open_in(self.surroundings, program, &ids, deadline);
-        self.surroundings = match self.surroundings {
-            Surroundings::Shared => Surroundings::Shared,
-            _ if self.stays => Surroundings::Kept,
-            _ => Surroundings::Fresh,
+        let surroundings = match (self.shares, self.stays && self.stayed) {
+            (true, _) => Surroundings::Shared,
+            (false, true) => Surroundings::Kept,
+            (false, false) => Surroundings::Fresh,
         };
+        self.stayed = self.stays;
+        let started = Instant::now();
+        let opened = self.target.open_in(surroundings, program, &ids, deadline);
+        self.opening_s += started.elapsed().as_secs_f64();
         opened.map_err(|fault| launch_outcome(&self.subject, workload, fault))
     }
 
@@ -437,6 +446,26 @@ impl<'a> Bench<'a> {
         look: Look,
     ) -> Result<ErrorSize, Stop> {
         let _step = trace::step("judging");
+        self.judge_inputs(case, program, stage)?;
+        judge_case(self.lab, session, slot, case, program, stage, look, &mut self.rng)
+            .map_err(|mismatch| Stop::incorrect(*mismatch))
+    }
+
+    /// Judges what a launch left of all but the outputs of a case: the guards and the inputs.
+    pub(crate) fn judge_beside(
+        &mut self,
+        session: &dyn Session,
+        slot: usize,
+        case: &Case,
+        program: &Program,
+        stage: Stage,
+    ) -> Result<(), Stop> {
+        self.judge_inputs(case, program, stage)?;
+        judge_guards(self.lab, session, slot, case, program, stage)
+            .map_err(|mismatch| Stop::incorrect(*mismatch))
+    }
+
+    fn judge_inputs(&mut self, case: &Case, program: &Program, stage: Stage) -> Result<(), Stop> {
         if self.hash_inputs
             && let Some(tensor) = self.target.changed_input(case.id)
         {
@@ -445,8 +474,7 @@ impl<'a> Bench<'a> {
             let plan = &program.tensors[tensor];
             return Err(Stop::incorrect(input_changed(self.lab, case, plan, stage)));
         }
-        judge_case(self.lab, session, slot, case, program, stage, look, &mut self.rng)
-            .map_err(|mismatch| Stop::incorrect(*mismatch))
+        Ok(())
     }
 
     /// Judges the outputs of launches that were timed.
@@ -497,10 +525,7 @@ pub(crate) fn judge_case(
     rng: &mut Rng,
 ) -> Result<ErrorSize, Box<Mismatch>> {
     let failed = |wrong: Wrong, tensor: &str| Box::new(wrong.at(&case.place(lab, stage), tensor));
-    if let Some(tensor) = session.overwritten_guard(slot) {
-        let plan = &program.tensors[tensor];
-        return Err(failed(unequal_bytes(MismatchKind::GuardOverwritten, plan), &plan.name));
-    }
+    judge_guards(lab, session, slot, case, program, stage)?;
     let mut worst = ErrorSize::default();
     let outputs = bind::indices_of(&program.tensors, Role::Output);
     for (tensor, expected) in outputs.into_iter().zip(&case.expected) {
@@ -517,6 +542,20 @@ pub(crate) fn judge_case(
         worst = worst.worse(error);
     }
     Ok(worst)
+}
+
+fn judge_guards(
+    lab: &Lab,
+    session: &dyn Session,
+    slot: usize,
+    case: &Case,
+    program: &Program,
+    stage: Stage,
+) -> Result<(), Box<Mismatch>> {
+    let Some(tensor) = session.overwritten_guard(slot) else { return Ok(()) };
+    let plan = &program.tensors[tensor];
+    let wrong = unequal_bytes(MismatchKind::GuardOverwritten, plan);
+    Err(Box::new(wrong.at(&case.place(lab, stage), &plan.name)))
 }
 
 /// How closely outputs are looked at.

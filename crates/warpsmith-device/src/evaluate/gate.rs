@@ -229,14 +229,16 @@ fn outputs(session: &dyn Session, slot: usize, program: &Program) -> Vec<Vec<u8>
         .collect()
 }
 
+/// Judges a launch on a case that was launched before: it must leave the same bits, and nothing beside them.
 fn same_again(
-    bench: &Bench<'_>,
+    bench: &mut Bench<'_>,
     session: &dyn Session,
     slot: usize,
     case: &Case,
     program: &Program,
     first: &[Vec<u8>],
 ) -> Result<(), Stop> {
+    bench.judge_beside(session, slot, case, program, Stage::Repeat)?;
     let tensors = bind::indices_of(&program.tensors, Role::Output);
     for (tensor, first) in tensors.into_iter().zip(first) {
         let plan = &program.tensors[tensor];

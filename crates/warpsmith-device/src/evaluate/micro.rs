@@ -45,7 +45,7 @@ pub(super) fn measure(bench: &mut Bench<'_>, workload: &Workload) -> Result<Meas
         bench.notes.push(note);
     }
     let threads = i64::from(bench.target.info().threads.max(1));
-    let mut readings = Readings::new(Rule::micro(bench.limits));
+    let mut readings = Readings::new(Rule::micro(bench.limits), bench);
     let mut wave = evenly_spaced(last.blocks, threads);
     let mut sized = false;
     let mut error = ErrorSize::default();

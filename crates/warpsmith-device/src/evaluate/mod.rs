@@ -14,7 +14,7 @@
 //! | larger shapes, up to and beyond the workloads; near a workload, shorter or differing along one axis | | | as many as are affordable, one distribution each |
 //! | scalars | the lab's | the lab's | drawn on every shape but the workloads, and once on each of these |
 //! | real shapes before timing | | one content | every affordable distribution, two contents of the first, same input twice and in two processes |
-//! | sanitizers, where the target has some | | | every proof shape and the least workload |
+//! | sanitizers, where the target has some | | | proof shapes, some drawn ones and the least workload |
 //! | timing | one wave of blocks | short | long |
 //! | timed outputs | where written | a random sample of rows when large | all of every one |
 //!
@@ -178,5 +178,7 @@ fn judge(
 
 #[cfg(test)]
 mod accidents;
+#[cfg(test)]
+mod sanitized;
 #[cfg(test)]
 mod tests;

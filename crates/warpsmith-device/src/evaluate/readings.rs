@@ -12,8 +12,6 @@ use crate::target::{Extent, Session};
 const WAIT: Duration = Duration::from_millis(200);
 /// How often it looks meanwhile.
 const LOOK_EVERY: Duration = Duration::from_millis(2);
-/// After this many times its budget a measurement makes do with disturbed readings.
-const PATIENCE: f64 = 3.0;
 
 /// One reading of the clock, scaled to one whole launch.
 #[derive(Clone, Debug)]
@@ -27,6 +25,8 @@ struct Reading {
 pub(super) struct Readings {
     rule: Rule,
     started: Instant,
+    /// Seconds that the evaluation had spent on opening sessions when this began.
+    opened_before_s: f64,
     launched_s: f64,
     counted: Vec<Reading>,
     disturbed: Vec<Reading>,
@@ -45,10 +45,11 @@ pub(super) struct Settled {
 }
 
 impl Readings {
-    pub(super) fn new(rule: Rule) -> Self {
+    pub(super) fn new(rule: Rule, bench: &Bench<'_>) -> Self {
         Self {
             rule,
             started: Instant::now(),
+            opened_before_s: bench.opening_s,
             launched_s: 0.0,
             counted: Vec::new(),
             disturbed: Vec::new(),
@@ -95,8 +96,10 @@ impl Readings {
         }
         self.was_quiet = is_quiet;
         self.launched_s += clocked.elapsed_s;
-        let spent_s = self.launched_s.max(self.started.elapsed().as_secs_f64());
-        let is_late = spent_s > PATIENCE * self.rule.budget_s;
+        let elapsed_s = self.launched_s.max(self.started.elapsed().as_secs_f64());
+        let opening_s = bench.opening_s - self.opened_before_s;
+        let spent_s = clock::spent_s(elapsed_s, opening_s, self.rule.budget_s).max(self.launched_s);
+        let is_late = elapsed_s > clock::PATIENCE * self.rule.budget_s;
         let is_short = self.counted.len() < self.rule.min_samples;
         if is_late && is_short && !self.gave_up && !self.disturbed.is_empty() {
             self.gave_up = true;

@@ -2,11 +2,13 @@
 //! race that was lucky on every run, an access beside a tensor that changed nothing, a read of memory
 //! that happened to hold the right thing.
 //!
-//! Kernels run many times slower under them, so they run on the lab's proof shapes and on the least of
-//! its real workloads. What passed on the small shapes and did not come to an end on the real one is
-//! noted, as is what a tool itself doubts; everything else that is not clean is a verdict or an error.
+//! Kernels run many times slower under them, so they run on small shapes and on the least of the lab's real
+//! workloads. The lab's manifest says which these are, and a kernel can know it; so some small shapes are drawn,
+//! of those that the gate has judged already, and so are scalars and the distribution of the inputs. What passed
+//! on the small shapes and did not come to an end on the real one is noted, as is what a tool itself doubts;
+//! everything else that is not clean is a verdict or an error.
 //!
-//! What a front launches elsewhere runs on the proof shapes, too; see [`super::choices`].
+//! What a front launches elsewhere runs on the small shapes, too; see [`super::choices`].
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,6 +18,7 @@ use warpsmith_model::{CrashCause, Outcome, Params, SANITIZER_NOTE};
 
 use super::bench::{Bench, Stop, Subject};
 use super::choices::choices;
+use super::shapes;
 use crate::bind;
 use crate::corpus::{Case, Want};
 use crate::error::DeviceError;
@@ -33,6 +36,9 @@ const MOST_FLOPS: f64 = 2e9;
 /// More launches of every small shape under racecheck, which sees a race where one warp is ahead of another,
 /// and may not see it in the next launch. A launch costs little once the tool runs.
 const FURTHER_LAUNCHES: usize = 11;
+
+/// Drawn shapes beside the lab's proofs. Each costs a launch under every tool, and a dozen under racecheck.
+const DRAWN_SHAPES: usize = 3;
 
 /// Runs the candidate under every sanitizer of its target.
 pub(super) fn check(bench: &mut Bench<'_>, workloads: &[Workload]) -> Result<(), Stop> {
@@ -58,16 +64,17 @@ pub(super) fn check(bench: &mut Bench<'_>, workloads: &[Workload]) -> Result<(),
     })?;
     let Some(sanitizers) = sanitizers else { return Ok(()) };
     let gate = Gate { name: &kernel.name, sanitizers };
-    let small = gate.small_runs(bench, kernel, params)?;
+    let shapes = small_shapes(bench)?;
+    let small = gate.small_runs(bench, kernel, params, &shapes)?;
     if small.is_empty() {
-        let words = "serves no proof shape, so none was run under them";
+        let words = "serves no small shape, so none was run under them";
         bench.notes.push(format!("{SANITIZER_NOTE}{words}"));
     }
     let real = gate.least_workload(bench, kernel, params, workloads)?;
     let deadline = if real.is_some() { REAL_DEADLINE } else { SMALL_DEADLINE };
     gate.every_tool(bench, small, real, deadline)?;
     let (mut others, mut deadline) = (Vec::new(), Duration::ZERO);
-    for choice in choices(bench.subject, &bench.lab.proofs)? {
+    for choice in choices(bench.subject, &shapes)? {
         let label = choice.label();
         for shape in &choice.elsewhere {
             let (kernel, params) = (choice.kernel, choice.params);
@@ -76,11 +83,20 @@ pub(super) fn check(bench: &mut Bench<'_>, workloads: &[Workload]) -> Result<(),
         if !choice.elsewhere.is_empty() {
             deadline += SMALL_DEADLINE;
         } else if !choice.is_chosen {
-            let words = "serves no proof shape, so it was not run under them";
+            let words = "serves no small shape, so it was not run under them";
             bench.notes.push(format!("{SANITIZER_NOTE}{label} {words}"));
         }
     }
     gate.every_tool(bench, others, None, deadline)
+}
+
+/// Returns the proof shapes and some drawn ones, as the gate has judged the candidate on them.
+fn small_shapes(bench: &mut Bench<'_>) -> Result<Vec<Workload>, Stop> {
+    let (lab, seed) = (bench.lab, bench.seed);
+    let proofs = lab.proofs.iter().map(|shape| bind::with_drawn_scalars(lab, shape, seed));
+    let mut small = proofs.collect::<Result<Vec<_>, _>>()?;
+    small.extend(shapes::some_small(bench, DRAWN_SHAPES)?);
+    Ok(small)
 }
 
 struct Gate<'a> {
@@ -106,10 +122,11 @@ impl Gate<'_> {
         bench: &mut Bench<'_>,
         kernel: &'k Kernel,
         params: &'k Params,
+        shapes: &[Workload],
     ) -> Result<Vec<Run<'k>>, Stop> {
         let subject = Subject::Kernel { kernel, params };
         let mut runs = Vec::new();
-        for shape in &bench.lab.proofs {
+        for shape in shapes {
             if subject.serves(shape)? {
                 runs.push(self.small_run(bench, kernel, params, None, shape)?);
             }
@@ -127,7 +144,8 @@ impl Gate<'_> {
     ) -> Result<Run<'k>, Stop> {
         let program = bench.program_of(Subject::Kernel { kernel, params }, shape)?;
         let cases = bench.corpus.proof_cases(bench.target, bench.lab, shape, bench.seed)?;
-        let case = Arc::clone(cases.first().expect("a lab has a distribution of inputs"));
+        // A lab has a distribution of inputs.
+        let case = Arc::clone(&cases[bench.rng.below(cases.len())]);
         let (choice, shape) = (choice.map(str::to_string), shape.clone());
         Ok(Run { kernel, params, choice, shape, program, case })
     }
@@ -158,8 +176,8 @@ impl Gate<'_> {
             return Ok(None);
         }
         let program = bench.program(workload)?;
-        let want = Want::Exactly(1);
-        let cases = bench.corpus.cases(bench.target, lab, workload, 0, bench.seed, want)?;
+        let (inputs, want) = (bench.rng.below(lab.inputs.len()), Want::Exactly(1));
+        let cases = bench.corpus.cases(bench.target, lab, workload, inputs, bench.seed, want)?;
         let case = Arc::clone(cases.first().expect("one was asked for"));
         let shape = workload.clone();
         Ok(Some(Run { kernel, params, choice: None, shape, program, case }))
@@ -375,7 +393,7 @@ fn timed_out(tool: Sanitizer, runs: &[Run<'_>], limit_s: f64) -> Stop {
 /// Names the shapes, and whose choice it is where it is not the candidate's: `odd, wide; odd by ...`.
 fn names(runs: &[Run<'_>]) -> String {
     let said = by_choice(runs).map(|of_one| {
-        let shapes: Vec<&str> = of_one.iter().map(|run| run.shape.name.as_str()).collect();
+        let shapes: Vec<String> = of_one.iter().map(|run| name(&run.shape)).collect();
         let shapes = shapes.join(", ");
         match &of_one[0].choice {
             Some(choice) => format!("{shapes} by {choice}"),
@@ -383,6 +401,11 @@ fn names(runs: &[Run<'_>]) -> String {
         }
     });
     said.collect::<Vec<_>>().join("; ")
+}
+
+/// Names a shape; a drawn one by its extents.
+fn name(shape: &Workload) -> String {
+    if shape.name == shapes::DRAWN { bind::describe_shape(shape) } else { shape.name.clone() }
 }
 
 /// Says what was run in few words, however many choices a front has.

@@ -5,15 +5,17 @@
 //! classes (odd, even, multiples of vectors), since those are what kernels treat differently. Axes that list
 //! values keep to these. What a kernel serves is up to its `requires`, and what was left out is noted.
 
-use warpsmith_model::LEFT_OUT_NOTE;
 use warpsmith_model::lab::{ElementType, Range, Workload};
 use warpsmith_model::rng::Rng;
+use warpsmith_model::{LEFT_OUT_NOTE, Lab};
 
 use super::bench::{Bench, Stop};
 use crate::bind;
 use crate::error::DeviceError;
 
-/// Shapes that are drawn from the lab's ranges.
+/// What shapes that are drawn from the lab's ranges are called.
+pub(super) const DRAWN: &str = "drawn";
+/// How many there are of them.
 const SMALL_SHAPES: usize = 6;
 /// Draws until that many are found that the kernel serves.
 const MOST_DRAWS: usize = 200;
@@ -31,7 +33,7 @@ const LEAST_GAP: f64 = 1.25;
 /// A gap in which an extent may be this many times another is divided.
 const MOST_GAP: f64 = 4.0;
 /// How far beyond the largest workload an extent may lie, and the work and the bytes of a whole shape.
-const BEYOND: i64 = 2;
+pub(super) const BEYOND: i64 = 2;
 const MOST_WORK: f64 = 1.5;
 /// What the answers for larger shapes may cost: this share of one answer on every workload, or these
 /// seconds. The same for shapes that differ along one axis.
@@ -87,14 +89,37 @@ fn draw_between(least: i64, most: i64, class: Class, rng: &mut Rng) -> i64 {
     snap(drawn, class, least, most, rng).unwrap_or(drawn)
 }
 
-/// Draws small shapes from the lab's ranges.
+/// Draws small shapes from the lab's ranges, and notes where there are fewer than there should be.
 pub(super) fn small(bench: &mut Bench<'_>) -> Result<Vec<Workload>, Stop> {
-    let lab = bench.lab;
-    if lab.ranges.is_empty() {
+    if bench.lab.ranges.is_empty() {
         let note = "the lab states no [ranges], so no further shapes were drawn";
         bench.notes.push(note.to_string());
         return Ok(Vec::new());
     }
+    let shapes = small_ones(bench)?;
+    if shapes.len() < SMALL_SHAPES {
+        bench.notes.push(format!(
+            "{LEFT_OUT_NOTE}serves {} of {MOST_DRAWS} shapes drawn from the lab's ranges; checked on these",
+            shapes.len()
+        ));
+    }
+    Ok(shapes)
+}
+
+/// Returns this many of the shapes that [`small`] draws, which no candidate could foresee; all, where there are
+/// fewer.
+pub(super) fn some_small(bench: &mut Bench<'_>, count: usize) -> Result<Vec<Workload>, Stop> {
+    if bench.lab.ranges.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut shapes = small_ones(bench)?;
+    bench.rng.shuffle(&mut shapes);
+    shapes.truncate(count);
+    Ok(shapes)
+}
+
+fn small_ones(bench: &Bench<'_>) -> Result<Vec<Workload>, DeviceError> {
+    let lab = bench.lab;
     let mut rng = Rng::derive(bench.seed, "drawn shapes");
     let mut classes = CLASSES;
     rng.shuffle(&mut classes);
@@ -115,18 +140,12 @@ pub(super) fn small(bench: &mut Bench<'_>) -> Result<Vec<Workload>, Stop> {
             };
             (axis.clone(), value)
         });
-        let shape = Workload::new("drawn", axes.collect());
+        let shape = Workload::new(DRAWN, axes.collect());
         if !shapes.contains(&shape) && bench.subject.serves(&shape)? {
             shapes.push(shape);
         }
     }
-    if shapes.len() < SMALL_SHAPES {
-        bench.notes.push(format!(
-            "{LEFT_OUT_NOTE}serves {} of {MOST_DRAWS} shapes drawn from the lab's ranges; checked on these",
-            shapes.len()
-        ));
-    }
-    shapes.iter().map(|shape| Ok(bind::with_drawn_scalars(lab, shape, bench.seed)?)).collect()
+    shapes.iter().map(|shape| bind::with_drawn_scalars(lab, shape, bench.seed)).collect()
 }
 
 /// An axis with the parts of it that shapes are drawn from.
@@ -141,12 +160,6 @@ struct Axis {
 
 fn axes_of(bench: &Bench<'_>) -> Vec<Axis> {
     let lab = bench.lab;
-    // Beyond its range such an axis has no meaning.
-    let chooses_a_type = |axis: &str| {
-        lab.tensors.iter().any(
-            |tensor| matches!(&tensor.dtype, ElementType::ByAxis { axis: by, .. } if by == axis),
-        )
-    };
     let parts = |(name, range): &(String, Range)| {
         let (min, max) = match range {
             Range::Span { min, max } => (min, max),
@@ -156,7 +169,7 @@ fn axes_of(bench: &Bench<'_>) -> Vec<Axis> {
             }
         };
         let mut marks: Vec<i64> = vec![*max];
-        if !chooses_a_type(name) {
+        if !chooses_a_type(lab, name) {
             marks.extend(lab.workloads.iter().filter_map(|it| it.axis(name)).filter(|it| it > max));
             marks.sort_unstable();
             let largest = marks.last().copied().unwrap_or(*max);
@@ -170,6 +183,13 @@ fn axes_of(bench: &Bench<'_>) -> Vec<Axis> {
         Axis { name: name.clone(), gaps: gaps.collect(), small: vec![*min, *max], is_span: true }
     };
     lab.ranges.iter().map(parts).collect()
+}
+
+/// Says whether an axis chooses an element type: beyond its range it has no meaning.
+pub(super) fn chooses_a_type(lab: &Lab, axis: &str) -> bool {
+    lab.tensors
+        .iter()
+        .any(|tensor| matches!(&tensor.dtype, ElementType::ByAxis { axis: by, .. } if by == axis))
 }
 
 /// Divides a gap evenly, by its logarithm, into pieces that are not too wide.

@@ -9,11 +9,11 @@ use warpsmith_model::{
 };
 
 use super::*;
-use crate::fake::Fake;
-use crate::target::{CaseId, Fault, Flaw, Program, Sanitized, Sanitizer};
+use crate::fake::{Fake, FakeCall};
+use crate::target::{CaseId, Fault, Surroundings};
 use crate::testing::{blend, corpus, environment, lab, lab_with, machine, request, with_fast};
 
-const BOTH: [&str; 2] = ["small", "large"];
+pub(super) const BOTH: [&str; 2] = ["small", "large"];
 
 fn ceilings(flops_per_s: f64) -> Ceilings {
     Ceilings {
@@ -27,13 +27,13 @@ fn ceilings(flops_per_s: f64) -> Ceilings {
     }
 }
 
-fn trial(fake: &mut Fake, fidelity: Fidelity) -> Trial {
+pub(super) fn trial(fake: &mut Fake, fidelity: Fidelity) -> Trial {
     let lab = lab();
     let request = request(&lab, fidelity, &BOTH);
     run(fake, &lab, &request)
 }
 
-fn run(fake: &mut Fake, lab: &Lab, request: &Request) -> Trial {
+pub(super) fn run(fake: &mut Fake, lab: &Lab, request: &Request) -> Trial {
     let environment = environment(fake);
     let kernel = lab.kernel("10_fast").expect("there").clone();
     let ceilings = ceilings(1e12);
@@ -490,243 +490,40 @@ fn a_shape_that_is_not_served_is_named_in_the_notes() {
     assert_eq!(trial.gate_notes().count(), 2, "check prints them");
 }
 
-/// Returns the verdict of the full gate where sanitizers say this of `10_fast`.
-fn sanitized(
-    judge: impl FnMut(Sanitizer, &Program) -> Result<Sanitized, Fault> + 'static,
-) -> (Trial, Fake) {
-    let mut fake = machine();
-    fake.sanitizer(judge);
-    let trial = trial(&mut fake, Fidelity::Full);
-    (trial, fake)
-}
-
-fn elements(program: &Program) -> usize {
-    program.tensors[0].elements()
-}
-
 #[test]
-fn sanitizers_see_the_proof_shapes_and_the_least_workload() {
-    let seen: Rc<RefCell<Vec<(Sanitizer, usize)>>> = Rc::default();
-    let log = Rc::clone(&seen);
-    let (trial, _) = sanitized(move |tool, program| {
-        log.borrow_mut().push((tool, elements(program)));
-        Ok(Sanitized::Clean)
-    });
-    assert_eq!(trial.outcome.verdict(), Verdict::Passed);
-    for tool in Sanitizer::ALL {
-        let of_tool: Vec<usize> =
-            seen.borrow().iter().filter(|it| it.0 == tool).map(|it| it.1).collect();
-        assert_eq!(of_tool[..3], [1, 1023, 4096]);
-        // Whether a race shows is a matter of luck, in every launch.
-        let further = if tool == Sanitizer::Racecheck { 11 } else { 0 };
-        assert_eq!(of_tool[3..], [1, 1023].repeat(further));
-    }
-    assert_eq!(
-        trial.sanitizer_notes().collect::<Vec<_>>(),
-        ["memcheck, racecheck, initcheck found nothing on one, odd, small (fake 1)"]
-    );
-}
-
-/// Returns the verdict on a front that launches `20_wide` and `30_flat` on large workloads alone.
-fn front_of_three(
-    judge: impl FnMut(Sanitizer, &Program) -> Result<Sanitized, Fault> + 'static,
-    wide: impl Fn(usize, f64) -> f64 + 'static,
-) -> Trial {
-    let lab = lab_with(|files| {
-        for name in ["20_wide", "30_flat"] {
-            for ending in ["toml", "c"] {
-                let text = files[&format!("kernels/10_fast.{ending}")].clone();
-                files.insert(format!("kernels/{name}.{ending}"), text);
+fn a_repeat_that_gives_the_same_bits_is_judged_beside_them_too() {
+    let mismatch = |harm: fn(&mut FakeCall<'_>)| {
+        let mut fake = with_fast(machine(), move |call, values| {
+            // Every case of a small shape was launched once, and judged.
+            if values.len() == 1023 && call.launch >= 2 {
+                harm(call);
             }
-        }
-        let route = |elements: u32, kernel: &str| {
-            format!(
-                "[[route]]\nnear = {{ N = {elements} }}\nkernel = \"{kernel}\"\nparams = {{}}\n"
-            )
-        };
-        let head = "format = 1\nsummary = \"The fastest on each shape\"\nexact = []\n";
-        let large = [route(16384, "20_wide"), route(65536, "30_flat"), route(99999, "20_wide")];
-        let routes = [route(4096, "10_fast"), large.concat()].concat();
-        files.insert("front.toml".to_string(), [head, &routes].concat());
-    });
-    let mut fake = machine();
-    fake.kernel("20_wide.c", move |call| {
-        let mut values = blend(call);
-        let elements = values.len();
-        values.iter_mut().for_each(|value| *value = wide(elements, *value));
-        call.set_output(2, &values);
-        Ok(values.len() as f64 * 5e-10 * call.share())
-    });
-    fake.kernel("30_flat.c", |call| {
-        let values = blend(call);
-        call.set_output(2, &values);
-        Ok(values.len() as f64 * 5e-10 * call.share())
-    });
-    fake.sanitizer(judge);
-    let environment = environment(&fake);
-    let front = lab.kernel("front").expect("there").clone();
-    let request = request(&lab, Fidelity::Full, &BOTH);
-    evaluate(&mut fake, &mut corpus(), &lab, &front, &request, &environment, None)
-        .unwrap_or_else(|error| panic!("we broke: {error:?}"))
-        .trial
-}
-
-#[test]
-fn sanitizers_see_what_a_front_launches_on_large_shapes_alone() {
-    let trial = front_of_three(|_, _| Ok(Sanitized::Clean), |_, value| value);
-    assert_eq!(trial.outcome.verdict(), Verdict::Passed, "{}", trial.outcome.describe());
-    assert_eq!(
-        trial.sanitizer_notes().collect::<Vec<_>>(),
-        [
-            "memcheck, racecheck, initcheck found nothing on one, odd, small (fake 1)",
-            "memcheck, racecheck, initcheck found nothing in 4 runs of what it launches on other \
-             shapes: `20_wide`, `30_flat` (fake 1)",
-        ]
-    );
-    let trial = front_of_three(
-        |_, program| {
-            let (message, report) = ("race".to_string(), "the whole story".to_string());
-            let is_flat = program.artifact.path.ends_with("30_flat.c");
-            let flaw = Flaw { message, report };
-            Ok(if is_flat { Sanitized::Flagged(flaw) } else { Sanitized::Clean })
-        },
-        |_, value| value,
-    );
-    assert_eq!(
-        trial.outcome.describe(),
-        "crashed on one, odd by `30_flat` with no tunables: memcheck: race"
-    );
-}
-
-#[test]
-fn what_a_front_launches_on_large_shapes_alone_must_be_right_on_small_ones() {
-    let is_round = |elements: usize| elements.is_power_of_two() && elements > 1;
-    let forgets_remainders =
-        move |elements: usize, value: f64| if is_round(elements) { value } else { value + 9.0 };
-    let trial = front_of_three(|_, _| Ok(Sanitized::Clean), forgets_remainders);
-    let said = trial.outcome.describe();
-    assert_eq!(trial.outcome.verdict(), Verdict::Incorrect, "{said}");
-    assert!(said.contains("by `20_wide` with no tunables"), "{said}");
-}
-
-#[test]
-fn what_a_sanitizer_flags_is_the_outcome_with_its_line() {
-    let (trial, fake) = sanitized(|tool, program| {
-        if tool != Sanitizer::Racecheck || elements(program) < 4096 {
-            return Ok(Sanitized::Clean);
-        }
-        let has_lines = program.artifact.command.contains(&"-lines".to_string());
-        let place = if has_lines { "10_fast.c:7" } else { "blend+0x70" };
-        let (message, report) = (format!("race at {place}"), "the whole story".to_string());
-        Ok(Sanitized::Flagged(Flaw { message, report }))
-    });
-    assert_eq!(trial.outcome.verdict(), Verdict::Crashed);
-    assert_eq!(
-        trial.outcome.describe(),
-        "crashed on one, odd, small: racecheck: race at 10_fast.c:7"
-    );
-    assert!(fake.compiled().iter().any(|unit| unit.flags.contains(&"-lines".to_string())));
-    assert_eq!(trial.builds.len(), 1, "the build with lines is not the candidate's");
-    let text = serde_json::to_string(&trial).expect("JSON");
-    assert_eq!(serde_json::from_str::<Trial>(&text).expect("read back"), trial);
-}
-
-#[test]
-fn a_race_that_shows_in_few_launches_is_found() {
-    let mut launches = 0;
-    let (trial, _) = sanitized(move |tool, program| {
-        launches += usize::from(tool == Sanitizer::Racecheck && elements(program) == 1023);
-        let (message, report) = ("race".to_string(), "the whole story".to_string());
-        let shows = tool == Sanitizer::Racecheck && launches % 9 == 8;
-        Ok(if shows { Sanitized::Flagged(Flaw { message, report }) } else { Sanitized::Clean })
-    });
-    assert_eq!(trial.outcome.describe(), "crashed on one, odd: racecheck: race");
-}
-
-#[test]
-fn a_sanitizer_that_comes_to_no_end_is_a_verdict_on_small_shapes_and_a_note_on_real_ones() {
-    let unfinished = |least: usize| {
-        sanitized(move |tool, program| {
-            let is_slow = tool == Sanitizer::Racecheck && elements(program) >= least;
-            Ok(if is_slow { Sanitized::Unfinished { limit_s: 9.0 } } else { Sanitized::Clean })
-        })
-        .0
-    };
-    assert_eq!(
-        unfinished(1000).outcome.describe(),
-        "timed out on one, odd, under racecheck: no answer within 9 s"
-    );
-    let trial = unfinished(4096);
-    assert_eq!(trial.outcome.verdict(), Verdict::Passed);
-    let notes: Vec<&str> = trial.sanitizer_notes().collect();
-    assert_eq!(
-        notes,
-        [
-            "racecheck did not finish within 9 s on small",
-            "memcheck, initcheck found nothing on one, odd, small (fake 1)",
-            "racecheck found nothing on one, odd (fake 1)",
-        ]
-    );
-}
-
-#[test]
-fn small_shapes_have_two_minutes_where_no_workload_is_small_enough() {
-    let seconds = |flops: &str| -> Vec<u64> {
-        let lab = lab_with(|files| {
-            let manifest = files.get_mut("lab.toml").expect("there");
-            *manifest = manifest.replace("flops = \"2 * N\"", &format!("flops = \"{flops}\""));
+            Ok(5e-10 * values.len() as f64 * call.share())
         });
-        let mut fake = machine();
-        fake.sanitizer(|_, _| Ok(Sanitized::Clean));
-        let environment = environment(&fake);
-        let kernel = lab.kernel("10_fast").expect("there").clone();
-        let request = request(&lab, Fidelity::Full, &BOTH);
-        evaluate(&mut fake, &mut corpus(), &lab, &kernel, &request, &environment, None)
-            .unwrap_or_else(|error| panic!("we broke: {error:?}"));
-        fake.sanitizer_deadlines().iter().map(std::time::Duration::as_secs).collect()
+        match trial(&mut fake, Fidelity::Full).outcome {
+            Outcome::Incorrect { mismatch } => mismatch,
+            other => panic!("{}", other.describe()),
+        }
     };
-    // Three tools, and racecheck once more.
-    assert_eq!(seconds("2 * N"), [60; 4]);
-    assert_eq!(seconds("10 ** 6 * N"), [120; 4]);
+    let beside = mismatch(|call| call.overwrite_guard(2));
+    assert_eq!((beside.kind, beside.stage), (MismatchKind::GuardOverwritten, Stage::Repeat));
+    let changed = mismatch(|call| call.change_input(0));
+    assert_eq!((changed.kind, changed.stage), (MismatchKind::InputChanged, Stage::Repeat));
 }
 
 #[test]
-fn a_doubtful_or_broken_sanitizer_is_never_a_clean_one() {
-    let (trial, _) = sanitized(|tool, _| match tool {
-        Sanitizer::Racecheck => Ok(Sanitized::Doubtful("lost count of barriers".to_string())),
-        _ => Ok(Sanitized::Clean),
-    });
-    let notes: Vec<&str> = trial.sanitizer_notes().collect();
-    assert_eq!(
-        notes,
-        [
-            "racecheck is in doubt about one, odd, small: lost count of barriers",
-            "memcheck, initcheck found nothing on one, odd, small (fake 1)",
-        ]
-    );
+fn sessions_on_small_shapes_stay_in_one_place_and_all_others_have_their_own() {
     let mut fake = machine();
-    fake.sanitizer(|_, _| Err(Fault::Unavailable("it does not start".to_string())));
-    let lab = lab();
-    let request = request(&lab, Fidelity::Full, &BOTH);
-    let kernel = lab.kernel("10_fast").expect("there");
-    let environment = environment(&fake);
-    let error = evaluate(&mut fake, &mut corpus(), &lab, kernel, &request, &environment, None)
-        .expect_err("we broke");
-    assert_eq!(error.to_string(), "running `10_fast` under memcheck");
-}
-
-#[test]
-fn leaving_sanitizers_out_is_recorded() {
-    let lab = lab();
-    let mut request = request(&lab, Fidelity::Full, &BOTH);
-    request.limits.sanitize = false;
+    assert_eq!(trial(&mut fake, Fidelity::Full).outcome.verdict(), Verdict::Passed);
+    let surroundings = fake.surroundings();
+    // Two proof shapes and six drawn ones.
+    assert_eq!(surroundings[0], Surroundings::Fresh);
+    assert_eq!(surroundings[1..8], [Surroundings::Kept; 7]);
+    assert!(surroundings.len() > 12, "{surroundings:?}");
+    assert!(surroundings[8..].iter().all(|it| *it == Surroundings::Fresh), "{surroundings:?}");
     let mut fake = machine();
-    fake.sanitizer(|_, _| panic!("nobody asked for it"));
-    let trial = run(&mut fake, &lab, &request);
-    assert_eq!(trial.outcome.verdict(), Verdict::Passed);
-    assert_eq!(trial.notes, ["sanitizers: ran without sanitizers (--no-sanitizer)"]);
-    // Where there are none, nothing was left out.
-    assert!(run(&mut machine(), &lab, &request).notes.is_empty());
+    assert_eq!(trial(&mut fake, Fidelity::Rank).outcome.verdict(), Verdict::Passed);
+    assert!(fake.surroundings().iter().all(|it| *it == Surroundings::Shared));
 }
 
 #[test]

@@ -123,7 +123,7 @@ fn measure(
 ) -> Result<Measurement, Stop> {
     let output_bytes = output_bytes(program);
     let floor_s = bench.floor_s * program.launches.len() as f64;
-    let mut readings = Readings::new(plan.rule.clone());
+    let mut readings = Readings::new(plan.rule.clone(), bench);
     let mut batch = None;
     let mut order_rng = Rng::derive(bench.seed, &workload.name);
     let mut least_share = 1.0f64;
