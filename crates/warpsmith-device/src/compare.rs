@@ -341,6 +341,8 @@ struct Corner {
     /// What its session says of how it computes.
     remark: Option<String>,
     absent: Option<Absence>,
+    /// Whether somebody else has killed its process once.
+    was_killed: bool,
 }
 
 /// Why a side has no times, and the verdict where it failed.
@@ -361,6 +363,12 @@ impl Corner {
     /// Takes the last round for disturbed.
     fn set_round_aside(&mut self) {
         self.disturbed_s.extend(self.samples_s.pop());
+    }
+
+    /// Says whether a fault is somebody else's doing, and the first of that kind, so that the side may try again.
+    fn may_try_again(&mut self, fault: &Fault) -> bool {
+        let is_foreign = matches!(fault, Fault::Crashed(cause) if cause.is_from_outside());
+        is_foreign && !std::mem::replace(&mut self.was_killed, true)
     }
 
     /// Takes an ended evaluation: a failing candidate is out, our own failure is handed on.
@@ -535,7 +543,8 @@ impl Ring<'_> {
                 rng.shuffle(&mut order);
                 let mut quiet = is_quiet(target);
                 for idx in order {
-                    self.round(&sides[idx].subject, &mut corners[idx], slots)?;
+                    let (side, corner) = (&mut sides[idx], &mut corners[idx]);
+                    self.round(target, side, corner, n_cases, *warm_up, slots)?;
                     quiet &= is_quiet(target);
                     if self.is_wary
                         && let Some(absence) = self.changed(target, slots, Stage::Timing)?
@@ -637,6 +646,9 @@ impl Ring<'_> {
                 corner.session = Some(session);
                 Ok(Some(elapsed_s))
             }
+            Err(fault) if corner.may_try_again(&fault) => {
+                self.open(target, side, corner, n_cases, warm_up)
+            }
             Err(fault) => {
                 corner.stop(launch_outcome(&side.subject, &self.workload.name, fault))?;
                 Ok(None)
@@ -644,17 +656,26 @@ impl Ring<'_> {
         }
     }
 
+    /// Launches a round; again in a new session where somebody else killed the first one's process.
     fn round(
         &self,
-        subject: &Subject<'_>,
+        target: &mut dyn Target,
+        side: &mut Side<'_>,
         corner: &mut Corner,
+        n_cases: usize,
+        warm_up: usize,
         slots: &[usize],
     ) -> Result<(), DeviceError> {
         let Some(session) = &mut corner.session else { return Ok(()) };
         session.level(slots);
         match session.launch(slots, &Extent::All) {
             Ok(clocked) => corner.samples_s.push(clocked.elapsed_s / slots.len() as f64),
-            Err(fault) => corner.stop(launch_outcome(subject, &self.workload.name, fault))?,
+            Err(fault) if corner.may_try_again(&fault) => {
+                corner.session = None;
+                self.open(target, side, corner, n_cases, warm_up)?;
+                return self.round(target, side, corner, n_cases, warm_up, slots);
+            }
+            Err(fault) => corner.stop(launch_outcome(&side.subject, &self.workload.name, fault))?,
         }
         Ok(())
     }

@@ -285,10 +285,10 @@ fn forbidden_words(syscall: &str) -> &'static str {
 
 /// How a process ends that neither we nor its own doing ended. The record keeps the words.
 const KILLED_FROM_OUTSIDE: &str =
-    "SIGKILL from outside: by the system, where memory ran out, or by a person";
+    "a signal from outside: by the system, where memory ran out, or by a person";
 
 impl CrashCause {
-    /// The cause where somebody else killed the process: no limit of ours sends that signal, and nobody may
+    /// The cause where somebody else ended the process: no limit of ours sends such a signal, and nobody may
     /// send it to itself.
     pub fn from_outside() -> Self {
         Self::Signal { name: KILLED_FROM_OUTSIDE.to_string() }

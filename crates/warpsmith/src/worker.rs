@@ -13,7 +13,7 @@ use warpsmith_device::corpus::{Corpus, CorpusOptions};
 use warpsmith_device::cpu::{Cpu, CpuConfig, Quiet};
 use warpsmith_device::cuda::{Cuda, CudaConfig};
 use warpsmith_device::error::DeviceError;
-use warpsmith_device::target::Target;
+use warpsmith_device::target::{Fault, Target};
 use warpsmith_device::{ceilings, compare, evaluate, profile};
 use warpsmith_model::lab::{Kernel, TargetKind, parse_kernel};
 use warpsmith_model::{
@@ -61,6 +61,14 @@ pub fn parse(lab: &Lab, text: &KernelText) -> Result<Kernel> {
         .map_err(|errors| anyhow::anyhow!("{errors}"))
 }
 
+/// Says whether an answer failed by nothing that lies in the question or in us.
+fn is_killed_from_outside(error: &anyhow::Error) -> bool {
+    match error.downcast_ref() {
+        Some(DeviceError::Target { source: Fault::Crashed(cause), .. }) => cause.is_from_outside(),
+        _ => false,
+    }
+}
+
 fn failed(error: &anyhow::Error) -> Answer {
     let refused = matches!(error.downcast_ref(), Some(DeviceError::LabRefused { .. }));
     Answer::Failed { message: format!("{error:#}"), lab_refused: refused }
@@ -97,7 +105,15 @@ impl Worker {
         Ok(Self { kind, target, corpus, environment, ceilings: None, lab: None, artifacts })
     }
 
+    /// Answers; once more where the first try ended because somebody else killed one of our processes.
     fn answer(&mut self, ask: &Ask) -> Result<Answer> {
+        match self.answer_once(ask) {
+            Err(error) if is_killed_from_outside(&error) => self.answer_once(ask),
+            answered => answered,
+        }
+    }
+
+    fn answer_once(&mut self, ask: &Ask) -> Result<Answer> {
         Ok(match ask {
             Ask::Environment => Answer::Environment(Box::new(self.environment.clone())),
             Ask::Ceilings => Answer::Ceilings(self.ceilings_now()?),

@@ -1,6 +1,7 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
+use warpsmith_model::CrashCause;
 use warpsmith_model::rng::Rng;
 use warpsmith_model::stats::{Comparison, judge, paired_speedup};
 
@@ -83,6 +84,36 @@ fn a_contender_that_turns_wrong_has_no_times() {
     assert_eq!(small.absent[0].word(), "incorrect");
     assert!(small.samples_s[0].is_empty() && !small.samples_s[1].is_empty());
     assert!(large.absent.is_empty());
+}
+
+/// Kills the process of `10_fast` at one of its launches, and at every later one that is named.
+fn with_kills(at: &'static [u64]) -> Fake {
+    let launches = Rc::new(Cell::new(0));
+    with_fast(machine(), move |_, _| {
+        launches.set(launches.get() + 1);
+        if at.contains(&launches.get()) {
+            return Err(Fault::Crashed(CrashCause::from_outside()));
+        }
+        Ok(1e-3)
+    })
+}
+
+#[test]
+fn a_contender_whose_process_somebody_kills_tries_again_once() {
+    let lab = lab();
+    // When its session opens, and in a round.
+    for at in [&[1][..], &[3]] {
+        let record = record(&mut with_kills(at), &lab);
+        for rounds in &record.workloads {
+            assert!(rounds.absent.is_empty(), "{:?}", rounds.absent);
+            assert_eq!(rounds.samples_s[0].len(), rounds.samples_s[1].len(), "killed at {at:?}");
+        }
+    }
+    for at in [&[1, 2][..], &[3, 4], &[3, 5]] {
+        let record = record(&mut with_kills(at), &lab);
+        let [absent] = record.workloads[0].absent.as_slice() else { panic!("killed at {at:?}") };
+        assert!(absent.reason.contains("from outside"), "{}", absent.reason);
+    }
 }
 
 #[test]

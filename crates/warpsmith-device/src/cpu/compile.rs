@@ -156,7 +156,7 @@ fn build(
             Err(message) => Err(Fault::Compile { message, log: output.log }),
         },
         // Twice, and by nobody here.
-        toolchain::End::Killed(libc::SIGKILL) => Err(Fault::Crashed(CrashCause::from_outside())),
+        end if end.is_foreign() => Err(Fault::Crashed(CrashCause::from_outside())),
         // Whatever it said before, this is why it did not finish.
         end @ toolchain::End::TimedOut(_) => {
             Err(Fault::Compile { message: end.in_words(), log: output.log })

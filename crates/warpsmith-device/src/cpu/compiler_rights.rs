@@ -66,6 +66,19 @@ const FORBIDDEN: &[i64] = &[
     // Files that are none: links lead elsewhere, pipes are waited for, devices never end.
     libc::SYS_symlinkat,
     libc::SYS_mknodat,
+    // What files are, and whose: the file system's rules speak of contents alone.
+    libc::SYS_fchmod,
+    libc::SYS_fchmodat,
+    SYS_FCHMODAT2,
+    libc::SYS_fchown,
+    libc::SYS_fchownat,
+    libc::SYS_utimensat,
+    libc::SYS_setxattr,
+    libc::SYS_lsetxattr,
+    libc::SYS_fsetxattr,
+    libc::SYS_removexattr,
+    libc::SYS_lremovexattr,
+    libc::SYS_fremovexattr,
     // Requests that no filter sees, and programs for the kernel.
     libc::SYS_io_uring_setup,
     libc::SYS_io_uring_enter,
@@ -113,6 +126,12 @@ const FORBIDDEN: &[i64] = &[
 
 #[cfg(target_arch = "x86_64")]
 const FORBIDDEN_HERE: &[i64] = &[
+    libc::SYS_chmod,
+    libc::SYS_chown,
+    libc::SYS_lchown,
+    libc::SYS_utime,
+    libc::SYS_utimes,
+    libc::SYS_futimesat,
     libc::SYS_symlink,
     libc::SYS_mknod,
     libc::SYS_iopl,
@@ -122,6 +141,9 @@ const FORBIDDEN_HERE: &[i64] = &[
 ];
 #[cfg(not(target_arch = "x86_64"))]
 const FORBIDDEN_HERE: &[i64] = &[];
+
+/// Linux 6.6 and later; the same on every kind of processor.
+const SYS_FCHMODAT2: i64 = 452;
 
 /// Who gets a signal when a file can be read, and which: any process of this user, and any signal.
 const FORBIDDEN_FCNTL: [i32; 3] = [libc::F_SETOWN, F_SETSIG, F_SETOWN_EX];

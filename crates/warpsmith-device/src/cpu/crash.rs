@@ -50,12 +50,18 @@ pub(crate) fn explain_state(state: ChildState) -> CrashCause {
         ChildState::Killed(libc::SIGSYS) => {
             CrashCause::Forbidden { syscall: "of unknown number".to_string() }
         }
-        ChildState::Killed(libc::SIGKILL) => CrashCause::from_outside(),
+        ChildState::Killed(signal) if is_foreign(signal) => CrashCause::from_outside(),
         ChildState::Killed(signal) => CrashCause::Signal { name: signal_name(signal) },
         ChildState::Running | ChildState::Stopped => {
             CrashCause::Signal { name: "an unknown signal".to_string() }
         }
     }
+}
+
+/// Says whether a signal that ended a candidate, a compiler or one of our processes is somebody else's doing: no
+/// limit of ours sends it, and confined processes may not signal anybody.
+pub(crate) fn is_foreign(signal: libc::c_int) -> bool {
+    matches!(signal, libc::SIGKILL | libc::SIGTERM | libc::SIGHUP | libc::SIGINT)
 }
 
 fn explain_address(address: u64, memory: Memory<'_>) -> CrashCause {

@@ -20,7 +20,7 @@ mod capacity;
 mod compile;
 pub(crate) mod compiler_rights;
 mod control;
-mod crash;
+pub(crate) mod crash;
 mod elf;
 mod idle;
 mod info;

@@ -153,6 +153,11 @@ pub(crate) enum End {
 }
 
 impl End {
+    /// Says whether somebody else ended it.
+    pub(crate) fn is_foreign(self) -> bool {
+        matches!(self, Self::Killed(signal) if crash::is_foreign(signal))
+    }
+
     /// Says what happened to the compiler.
     pub(crate) fn in_words(self) -> String {
         match self {
@@ -183,7 +188,7 @@ pub(crate) fn run(
         confined(program, arguments, Some(folder), readable, deadline, log)
     };
     let output = once("log.txt")?;
-    if output.end == End::Killed(libc::SIGKILL) { once("second-log.txt") } else { Ok(output) }
+    if output.end.is_foreign() { once("second-log.txt") } else { Ok(output) }
 }
 
 /// Asks a compiler for its version. It may write nowhere, so nothing is left behind by somebody who
@@ -194,7 +199,7 @@ pub(crate) fn ask_version(program: &Path) -> io::Result<Output> {
         confined(program, &["--version".to_string()], None, None, VERSION_DEADLINE, log)
     };
     let output = once()?;
-    if output.end == End::Killed(libc::SIGKILL) { once() } else { Ok(output) }
+    if output.end.is_foreign() { once() } else { Ok(output) }
 }
 
 /// Says whether a compiler reports that one of the programs that it runs was killed outright. A source that
@@ -205,9 +210,12 @@ fn reports_a_kill(log: &str) -> bool {
         let is_compiler = !who.is_empty() && !who.contains([':', ' ']);
         is_compiler
             && (what.starts_with("fatal error: Killed signal terminated program ")
+                || what.starts_with("fatal error: Terminated signal terminated program ")
                 || what.starts_with("error: unable to execute command: Killed")
+                || what.starts_with("error: unable to execute command: Terminated")
                 || what.starts_with("fatal error: ")
-                    && what.ends_with("terminated with signal 9 [Killed]"))
+                    && (what.ends_with("terminated with signal 9 [Killed]")
+                        || what.ends_with("terminated with signal 15 [Terminated]")))
     })
 }
 

@@ -89,7 +89,7 @@ pub(super) fn compile_unit(cache_dir: &Path, unit: &Unit) -> Result<Artifact, Fa
             let message = super::compile::first_error(&output.log);
             return Err(Fault::Compile { message, log: output.log });
         }
-        toolchain::End::Killed(libc::SIGKILL) => {
+        end if end.is_foreign() => {
             return Err(Fault::Crashed(CrashCause::from_outside()));
         }
         end @ toolchain::End::Killed(_) => {

@@ -16,6 +16,7 @@ use warpsmith_model::CrashCause;
 use super::session::LEFT_BEHIND;
 use super::wire::{Ask, FailureKind, Floor, Reply};
 use super::{DEVICE_ARGUMENT, FINISH_LOOK, PATIENCE, broken, misuse, module_of, session_plan};
+use crate::cpu::crash::is_foreign;
 use crate::parallel;
 use crate::sys::memory::{Mapping, MemoryFile};
 use crate::sys::process;
@@ -136,7 +137,7 @@ impl Running {
 fn why_ended(status: Option<ExitStatus>, error: &io::Error) -> CrashCause {
     match status {
         // Device code sends no signals.
-        Some(status) if status.signal() == Some(libc::SIGKILL) => CrashCause::from_outside(),
+        Some(status) if status.signal().is_some_and(is_foreign) => CrashCause::from_outside(),
         Some(status) => {
             CrashCause::Device { message: format!("the device process ended: {status} ({error})") }
         }
