@@ -226,7 +226,7 @@ fn dispatch_lines(table: &Json) -> String {
         rendered.row(vec![
             row["workload"].as_str().unwrap_or_default().to_string(),
             units::time(number("time_s")),
-            format!("{:.2}x", number("speedup")),
+            row["speedup"]["mid"].as_f64().map_or_else(|| paint(DIM, "-"), units::ratio),
             values.join(" "),
         ]);
     }
