@@ -2,7 +2,7 @@
 
 use warpsmith_evidence::Store;
 use warpsmith_evidence::report::{ReportData, gather, render};
-use warpsmith_model::{Blob, Outcome};
+use warpsmith_model::{Blob, Fidelity, Outcome, RunTrial, notes};
 
 use sample::{HOSTILE, record, sample, sample_empty};
 
@@ -56,6 +56,26 @@ fn the_summary_names_the_winner_its_rivals_and_the_verdicts() {
         &page,
         "<strong>pytorch_sdpa</strong> did not take part: its package torch==2.9.1 is not installed. To add it: <code>warpsmith setup baselines</code>",
     );
+}
+
+/// Its notes were once in the table of trials alone, which nobody opens for a number that looks sound.
+#[test]
+fn the_summary_warns_of_what_is_poor_about_the_winners_own_measurement() {
+    let mut data = sample(60);
+    let of_the_winner = |record: &&mut RunTrial| {
+        let candidate = &record.trial.job.candidate;
+        record.trial.job.fidelity == Fidelity::Full && candidate.kernel == "30_register_tile"
+    };
+    let record = data.trials.iter_mut().find(of_the_winner).expect("the winner's gate");
+    let on = record.trial.job.workloads.clone();
+    record.trial.notes = on.iter().map(|on| notes::noisy(on, 0.4)).collect();
+    let page = render(&data);
+    let words = format!(
+        "<li>The winner’s trial: noisy on {} of {} workloads (the median&#39;s interval spans up to 40 % of it",
+        on.len(),
+        on.len()
+    );
+    check_contains(&page, &words);
 }
 
 #[test]

@@ -60,6 +60,7 @@ fn show_run(context: &Context, store: &Store, record: &RunRecord, top: usize) ->
             serde_json::json!({
                 "kernel": candidate.kernel, "params": candidate.params, "trial": winner.trial.id,
                 "time_s": winner.mean_s(), "time_from": winner.from(),
+                "notes": winner.notes(),
                 "workloads": winner.to_json(),
             })
         });

@@ -107,6 +107,7 @@ impl Summary {
                 "trial": self.recorded.trial.id,
                 "time_s": self.recorded.mean_s(),
                 "time_from": self.recorded.from(),
+                "notes": self.recorded.notes(),
             },
             "workloads": self.recorded.to_json(),
             "speedups": self.comparison.as_ref().map(|it| speedups_json_of(it, self.place(it))),

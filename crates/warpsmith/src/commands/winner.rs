@@ -9,7 +9,7 @@ use warpsmith_evidence::{Store, TrialSummary};
 use warpsmith_model::roofline::{self, CEILING_ERROR, Nearness};
 use warpsmith_model::stats::{Interval, geomean, median_interval};
 use warpsmith_model::{
-    Ceilings, ComparisonRecord, DeviceState, LabRecord, RunRecord, Trial, stats, units,
+    Ceilings, ComparisonRecord, DeviceState, LabRecord, RunRecord, Trial, notes, stats, units,
 };
 
 use crate::output::{BOLD, DIM, Table, paint};
@@ -95,6 +95,7 @@ impl WinnerTable {
         if let Some(state) = self.device_state() {
             lines.push(note(&format!("the device meanwhile: {}", state.describe())));
         }
+        lines.extend(self.notes().iter().map(|words| note(&format!("note: {words}"))));
         lines.join("\n")
     }
 
@@ -113,6 +114,12 @@ impl WinnerTable {
             })
         };
         self.rows.iter().map(row).collect()
+    }
+
+    /// Says what is to be known of the measurement that the times are from, those that say the same in one
+    /// line.
+    pub fn notes(&self) -> Vec<String> {
+        notes::gathered(&self.trial.notes, &self.trial.job.workloads)
     }
 
     fn has_warm(&self) -> bool {
@@ -204,4 +211,30 @@ fn rows(
             })
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use warpsmith_model::notes::{near_floor, noisy, uneven};
+
+    use super::*;
+    use crate::campaign::testing::{Conditions, trial};
+
+    /// They were once told by `show TRIAL` alone, which nobody calls for a number that looks sound.
+    #[test]
+    fn a_winner_says_what_is_poor_about_its_own_measurement() {
+        let mut trial = trial(2, 1e-3, 4e-3, Conditions::default());
+        let on = ["small", "large"];
+        trial.notes = on.iter().map(|on| uneven(on, 2.5)).collect();
+        trial.notes.extend([noisy("small", 0.3), near_floor("large", 3.0)]);
+        let table = WinnerTable { trial, rows: Vec::new() };
+        let text = table.render();
+        for words in [
+            "the mean of the readings is up to 2.5 times their median on 2 of 2 workloads",
+            "noisy on small (the median's interval spans 30 % of it)",
+            "within 3x of an empty launch on large",
+        ] {
+            assert_eq!(text.matches(words).count(), 1, "{words:?} in:\n{text}");
+        }
+    }
 }
