@@ -2,7 +2,7 @@
 
 use warpsmith_evidence::Store;
 use warpsmith_evidence::report::{ReportData, gather, render};
-use warpsmith_model::{Blob, Fidelity, Outcome, RunTrial, notes};
+use warpsmith_model::{Blob, ComparisonPurpose, Fidelity, Outcome, RunTrial, notes};
 
 use sample::{HOSTILE, record, sample, sample_empty};
 
@@ -76,6 +76,22 @@ fn the_summary_warns_of_what_is_poor_about_the_winners_own_measurement() {
         on.len()
     );
     check_contains(&page, &words);
+}
+
+/// The finals begin with the author's choice; the page said of it that it is slower, in other words than the
+/// terminal, which speaks of the winner.
+#[test]
+fn other_comparisons_are_told_from_the_winners_side() {
+    let mut data = sample(60);
+    let mut finals = data.comparisons.last().expect("the headline").clone();
+    finals.purpose = ComparisonPurpose::Finalists;
+    finals.contenders.swap(0, 1);
+    finals.workloads.iter_mut().for_each(|rounds| rounds.samples_s.swap(0, 1));
+    data.comparisons.insert(0, finals);
+    let page = render(&data);
+    let purpose = "<li>the search&#39;s best against each other, to choose the winner";
+    check_contains(&page, &format!("{purpose}: 30_register_tile is 38.0x as fast as 00_naive"));
+    check_lacks(&page, &format!("{purpose}: 00_naive is slower"));
 }
 
 #[test]

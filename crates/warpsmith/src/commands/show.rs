@@ -108,7 +108,8 @@ fn show_run(context: &Context, store: &Store, record: &RunRecord, top: usize) ->
         result(table.render());
     }
     for comparison in comparisons {
-        result(format!("\n{}", summary::comparison_table(&comparison)));
+        let place = winner.as_ref().map_or(0, |winner| winner.place(&comparison));
+        result(format!("\n{}", summary::comparison_table_of(&comparison, place)));
         summary::note_lines(&comparison).into_iter().for_each(result);
     }
     Ok(())

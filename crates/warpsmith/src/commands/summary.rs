@@ -8,8 +8,8 @@ use warpsmith_device::bind;
 use warpsmith_evidence::derive::{Standing, sentence, standings};
 use warpsmith_model::stats::{self, Comparison, Interval, median};
 use warpsmith_model::{
-    Absent, Ceilings, ChainRecord, ComparisonRecord, Contender, ContenderKind, DeviceInfo, Lab,
-    Objective, PairedRounds, Trial, notes, roofline, units,
+    Absent, Ceilings, ChainRecord, ComparisonRecord, ContenderKind, DeviceInfo, Lab, Objective,
+    PairedRounds, Trial, notes, roofline, units,
 };
 
 use super::winner::WinnerTable;
@@ -73,7 +73,7 @@ impl Summary {
         }
         if let Some(comparison) = &self.comparison {
             lines.push(String::new());
-            lines.push(comparison_table_of(comparison, self.place(comparison)));
+            lines.push(comparison_table_of(comparison, self.recorded.place(comparison)));
             for missing in &comparison.missing {
                 lines.push(format!("  {}", paint(WARN, missing_words(missing))));
             }
@@ -110,7 +110,7 @@ impl Summary {
                 "notes": self.recorded.notes(),
             },
             "workloads": self.recorded.to_json(),
-            "speedups": self.comparison.as_ref().map(|it| speedups_json_of(it, self.place(it))),
+            "speedups": self.comparison.as_ref().map(|it| speedups_json_of(it, self.recorded.place(it))),
             "notes": self.comparison.as_ref().map(|comparison| &comparison.notes),
             "missing_baselines": self.comparison.as_ref().map(|c| &c.missing),
             "ceilings": self.ceilings,
@@ -122,18 +122,6 @@ impl Summary {
         }
         document
     }
-
-    /// Returns which contender the winner is. The finals of a search begin with the author's choice.
-    fn place(&self, comparison: &ComparisonRecord) -> usize {
-        let is_winner = |contender: &Contender| match &contender.kind {
-            ContenderKind::Kernel { kernel, params, .. } => {
-                let candidate = &self.recorded.trial.job.candidate;
-                *kernel == candidate.kernel && *params == candidate.params
-            }
-            ContenderKind::Baseline { .. } => false,
-        };
-        comparison.contenders.iter().position(is_winner).unwrap_or(0)
-    }
 }
 
 /// Renders the speed-up of the first contender over each other one, by workload and overall.
@@ -142,7 +130,7 @@ pub fn comparison_table(record: &ComparisonRecord) -> String {
 }
 
 /// Renders the speed-up of one contender over each other one, by workload and overall.
-fn comparison_table_of(record: &ComparisonRecord, contender: usize) -> String {
+pub fn comparison_table_of(record: &ComparisonRecord, contender: usize) -> String {
     let mut others = standings(record, contender);
     if others.is_empty() {
         return String::new();

@@ -116,6 +116,13 @@ impl WinnerTable {
         self.rows.iter().map(row).collect()
     }
 
+    /// Returns which contender of a comparison the winner is, or else the first: the finals of a search begin
+    /// with the author's choice, and are told from the winner's side wherever they are.
+    pub fn place(&self, comparison: &ComparisonRecord) -> usize {
+        let candidate = &self.trial.job.candidate;
+        derive::place(comparison, &candidate.kernel, &candidate.params).unwrap_or(0)
+    }
+
     /// Says what is to be known of the measurement that the times are from, those that say the same in one
     /// line.
     pub fn notes(&self) -> Vec<String> {
@@ -216,9 +223,46 @@ fn rows(
 #[cfg(test)]
 mod tests {
     use warpsmith_model::notes::{near_floor, noisy, uneven};
+    use warpsmith_model::{
+        ComparisonPurpose, Contender, ContenderKind, FORMAT_VERSION, PairedRounds,
+    };
 
     use super::*;
-    use crate::campaign::testing::{Conditions, trial};
+    use crate::campaign::testing::{Conditions, params, trial};
+    use crate::commands::summary::comparison_table_of;
+
+    /// `show` told the finals from the author's side, which they begin with, the terminal from the winner's.
+    #[test]
+    fn a_comparison_is_told_from_the_winners_side() {
+        let contender = |tile: i64| Contender {
+            label: format!("tile {tile}"),
+            kind: ContenderKind::Kernel {
+                kernel: "10_tile".to_string(),
+                params: params(tile),
+                candidate: None,
+            },
+        };
+        let finals = ComparisonRecord {
+            format: FORMAT_VERSION,
+            purpose: ComparisonPurpose::Finalists,
+            seed: 1,
+            contenders: vec![contender(1), contender(2)],
+            workloads: vec![PairedRounds {
+                workload: "small".to_string(),
+                samples_s: vec![vec![2e-3; 9], vec![1e-3; 9]],
+                disturbed_s: Vec::new(),
+                absent: Vec::new(),
+            }],
+            missing: Vec::new(),
+            clocks: Vec::new(),
+            notes: Vec::new(),
+        };
+        let trial = trial(2, 1e-3, 4e-3, Conditions::default());
+        let table = WinnerTable { trial, rows: Vec::new() };
+        assert_eq!(table.place(&finals), 1);
+        let text = comparison_table_of(&finals, table.place(&finals));
+        assert!(text.contains("tile 2 is 2.00x as fast as tile 1"), "{text}");
+    }
 
     /// They were once told by `show TRIAL` alone, which nobody calls for a number that looks sound.
     #[test]
