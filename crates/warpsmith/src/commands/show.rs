@@ -9,7 +9,7 @@ use warpsmith_model::{ErrorSize, Fidelity, RunRecord, Trial, Verdict, notes, uni
 use super::winner::WinnerTable;
 use super::{Context, summary};
 use crate::date;
-use crate::output::{BAD, BOLD, DIM, GOOD, Table, json, paint, result};
+use crate::output::{BAD, BOLD, DIM, GOOD, Table, json, paint, result, wrapped};
 
 /// Show a run or a trial
 #[derive(Debug, Args)]
@@ -110,7 +110,7 @@ fn show_run(context: &Context, store: &Store, record: &RunRecord, top: usize) ->
     for comparison in comparisons {
         let place = winner.as_ref().map_or(0, |winner| winner.place(&comparison));
         result(format!("\n{}", summary::comparison_table_of(&comparison, place)));
-        summary::note_lines(&comparison).into_iter().for_each(result);
+        summary::all_note_lines(&comparison).into_iter().for_each(result);
     }
     Ok(())
 }
@@ -193,7 +193,7 @@ fn show_trial(context: &Context, store: &Store, trial: &Trial, source: bool) -> 
         }
     }
     for note in notes::gathered(&trial.notes, &trial.job.workloads) {
-        result(format!("  note       {note}"));
+        result(wrapped(&format!("  note       {note}")));
     }
     if source {
         result(store.blob(&candidate.source)?);

@@ -14,7 +14,7 @@ use warpsmith_model::{
 
 use super::winner::WinnerTable;
 use crate::campaign::{Campaign, Pace, Winner, missing_words};
-use crate::output::{BAD, BOLD, DIM, GOOD, Table, WARN, paint, say};
+use crate::output::{BAD, BOLD, COLUMNS, DIM, GOOD, Table, WARN, paint, say, wrapped};
 
 /// What a campaign found.
 #[derive(Debug)]
@@ -75,10 +75,10 @@ impl Summary {
             lines.push(String::new());
             lines.push(comparison_table_of(comparison, self.recorded.place(comparison)));
             for missing in &comparison.missing {
-                lines.push(format!("  {}", paint(WARN, missing_words(missing))));
+                lines.push(wrapped(&format!("  {}", paint(WARN, missing_words(missing)))));
             }
             lines.extend(clock_lines(comparison));
-            lines.extend(note_lines(comparison));
+            lines.extend(note_lines(comparison, &self.run));
         }
         lines.push(String::new());
         if let Some(report) = &self.report {
@@ -167,23 +167,25 @@ pub fn comparison_table_of(record: &ComparisonRecord, contender: usize) -> Strin
     table.row(overall);
     let mut lines = vec![
         format!("  {}:", record.purpose.describe()),
-        format!(
+        wrapped(&format!(
             "  how many times as fast as the others is {}? (95 % intervals from interleaved rounds)",
             first.label
-        ),
+        )),
     ];
     if is_wide {
         let numbered = others.iter().zip(&names);
         lines.extend(numbered.map(|(other, name)| format!("    {name}  {}", other.label)));
     }
     lines.push(table.render());
-    lines.extend(others.iter().map(|other| format!("  {}", sentence(&first.label, other))));
+    lines.extend(
+        others.iter().map(|other| wrapped(&format!("  {}", sentence(&first.label, other)))),
+    );
     lines.join("\n")
 }
 
 /// A cell of a comparison is about so wide, and a table is best not wider than this.
 const CELL: usize = 25;
-const WIDEST_TABLE: usize = 110;
+const WIDEST_TABLE: usize = COLUMNS;
 
 /// Renders the times of a contender that nobody was compared with.
 fn times_table(record: &ComparisonRecord, alone: &Standing) -> String {
@@ -224,9 +226,9 @@ fn dispatch_lines(table: &Json) -> String {
         "time: the median of the full gate; as fast: how many times as fast as {over}, in the finals' rounds"
     );
     format!(
-        "  which configuration to use on which workload\n{}\n  {}",
+        "  which configuration to use on which workload\n{}\n{}",
         rendered.render(),
-        paint(DIM, words)
+        wrapped(&format!("  {}", paint(DIM, words)))
     )
 }
 
@@ -235,24 +237,29 @@ const SHOWN_NOTES: usize = 3;
 
 /// Says how far the clocks of baselines agree with the harness's, a line for each that has its own.
 pub fn clock_lines(record: &ComparisonRecord) -> Vec<String> {
-    record.clocks.iter().map(|check| format!("  {}", paint(DIM, check.describe()))).collect()
+    let line = |words: String| wrapped(&format!("  {}", paint(DIM, words)));
+    record.clocks.iter().map(|check| line(check.describe())).collect()
 }
 
-/// Returns the first notes, those that say the same in one line, and how many there are beyond them.
-pub fn note_lines(record: &ComparisonRecord) -> Vec<String> {
+/// Returns the first notes, those that say the same in one line, and where those beyond them are.
+pub fn note_lines(record: &ComparisonRecord, run: &str) -> Vec<String> {
+    let mut lines = all_note_lines(record);
+    let more = match lines.len().saturating_sub(SHOWN_NOTES) {
+        0 => return lines,
+        1 => format!("and 1 more note: warpsmith show {run}"),
+        more => format!("and {more} more notes: warpsmith show {run}"),
+    };
+    lines.truncate(SHOWN_NOTES);
+    lines.push(format!("  {}", paint(DIM, more)));
+    lines
+}
+
+/// Returns all notes, those that say the same in one line.
+pub fn all_note_lines(record: &ComparisonRecord) -> Vec<String> {
     let workloads: Vec<&str> =
         record.workloads.iter().map(|rounds| rounds.workload.as_str()).collect();
     let notes = notes::gathered(&record.notes, &workloads);
-    let mut lines: Vec<String> =
-        notes.iter().take(SHOWN_NOTES).map(|note| format!("  {}", paint(DIM, note))).collect();
-    if notes.len() > SHOWN_NOTES {
-        let more = match notes.len() - SHOWN_NOTES {
-            1 => "and 1 more note, in the report".to_string(),
-            more => format!("and {more} more notes, in the report"),
-        };
-        lines.push(format!("  {}", paint(DIM, more)));
-    }
-    lines
+    notes.iter().map(|note| wrapped(&format!("  {}", paint(DIM, note)))).collect()
 }
 
 /// Says why two contenders have no common rounds: the other one's reason, or else the first one's.
@@ -396,8 +403,12 @@ pub fn announce(campaign: &Campaign) {
     }
 }
 
-/// Says in one line what the chain of trust rests on.
-pub fn chain_words(chain: &ChainRecord) -> String {
+/// Tells what the chain of trust rests on.
+pub fn say_chain(chain: &ChainRecord) {
+    say(wrapped(&format!("  {:<9} {}", "chain", chain_words(chain))));
+}
+
+fn chain_words(chain: &ChainRecord) -> String {
     let by_reference = chain.authorities.iter().filter(|a| a.by_reference).count();
     if chain.proofs.is_empty() {
         return format!(
@@ -406,18 +417,23 @@ pub fn chain_words(chain: &ChainRecord) -> String {
             chain.authorities.len()
         );
     }
-    let sampled: u64 = chain.authorities.iter().map(|a| a.sampled_blocks).sum();
+    let computed = match chain.authorities.len() {
+        all if all == by_reference => format!("it computes all {all} workloads itself"),
+        all => format!(
+            "it computes {by_reference} of {all} workloads itself and samples {} blocks of the rest",
+            chain.authorities.iter().map(|a| a.sampled_blocks).sum::<u64>()
+        ),
+    };
     let worst = chain
         .proofs
         .iter()
         .map(|p| p.error.element_eps / p.allowed.element_eps)
         .fold(0.0, f64::max);
     format!(
-        "the reference proves the oracle on {} inputs (worst error {:.0} % of its budget); it \
-         computes {by_reference} of {} workloads itself and samples {sampled} blocks of the rest",
+        "the reference proves the oracle on {} inputs (worst error {:.0} % of its budget); \
+         {computed}",
         chain.proofs.len(),
         100.0 * worst,
-        chain.authorities.len(),
     )
 }
 
@@ -433,4 +449,59 @@ pub fn ceiling_words(ceilings: &Ceilings) -> String {
         units::bandwidth(ceilings.cache_bytes_per_s),
         units::time(ceilings.launch_floor_s),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use warpsmith_model::{Authority, ComparisonPurpose, ErrorSize, FORMAT_VERSION, Proof};
+
+    use super::*;
+
+    #[test]
+    fn a_chain_speaks_of_a_rest_where_there_is_one() {
+        let size = ErrorSize { element_eps: 4.0, ..ErrorSize::default() };
+        let on = |workload: &str, by_reference: bool, sampled_blocks: u64| Authority {
+            workload: workload.to_string(),
+            by_reference,
+            sampled_blocks,
+            contents: 2,
+        };
+        let chain = |authorities: Vec<Authority>| ChainRecord {
+            format: FORMAT_VERSION,
+            sensitivity: Vec::new(),
+            proofs: vec![Proof {
+                shape: "N=1".to_string(),
+                inputs: "normal".to_string(),
+                error: ErrorSize { element_eps: 1.0, ..size },
+                allowed: size,
+            }],
+            authorities,
+            wall_s: 1.0,
+        };
+        let words = chain_words(&chain(vec![on("a", true, 0), on("b", true, 0)]));
+        assert!(words.ends_with("; it computes all 2 workloads itself"), "{words}");
+        let words = chain_words(&chain(vec![on("a", true, 0), on("b", false, 16)]));
+        let rest = "; it computes 1 of 2 workloads itself and samples 16 blocks of the rest";
+        assert!(words.ends_with(rest), "{words}");
+    }
+
+    /// They were said to be "in the report", which most commands do not write.
+    #[test]
+    fn notes_beyond_the_first_are_where_a_command_shows_them() {
+        let record = |n_notes: usize| ComparisonRecord {
+            format: FORMAT_VERSION,
+            purpose: ComparisonPurpose::Final,
+            seed: 1,
+            contenders: Vec::new(),
+            workloads: Vec::new(),
+            missing: Vec::new(),
+            clocks: Vec::new(),
+            notes: (0..n_notes).map(|idx| format!("note {idx}")).collect(),
+        };
+        assert_eq!(note_lines(&record(3), "lab-1").len(), 3);
+        let last = |n_notes| note_lines(&record(n_notes), "lab-1").pop().expect("lines");
+        assert!(last(4).contains("and 1 more note: warpsmith show lab-1"), "{}", last(4));
+        assert!(last(6).contains("and 3 more notes: warpsmith show lab-1"), "{}", last(6));
+        assert_eq!(all_note_lines(&record(6)).len(), 6);
+    }
 }

@@ -12,7 +12,7 @@ use warpsmith_model::{
     Ceilings, ComparisonRecord, DeviceState, LabRecord, RunRecord, Trial, notes, stats, units,
 };
 
-use crate::output::{BOLD, DIM, Table, paint};
+use crate::output::{BOLD, DIM, Table, paint, wrapped};
 
 /// The winner of a run with everything that is said of its times.
 #[derive(Clone, Debug)]
@@ -185,7 +185,7 @@ fn share_of_peak_words(share: f64) -> String {
 }
 
 fn note(words: &str) -> String {
-    format!("  {}", paint(DIM, words))
+    wrapped(&format!("  {}", paint(DIM, words)))
 }
 
 fn rows(
@@ -272,7 +272,8 @@ mod tests {
         trial.notes = on.iter().map(|on| uneven(on, 2.5)).collect();
         trial.notes.extend([noisy("small", 0.3), near_floor("large", 3.0)]);
         let table = WinnerTable { trial, rows: Vec::new() };
-        let text = table.render();
+        let wrapped = table.render();
+        let text = wrapped.split_whitespace().collect::<Vec<&str>>().join(" ");
         for words in [
             "the mean of the readings is up to 2.5 times their median on 2 of 2 workloads",
             "noisy on small (the median's interval spans 30 % of it)",
