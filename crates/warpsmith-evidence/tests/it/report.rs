@@ -2,7 +2,7 @@
 
 use warpsmith_evidence::Store;
 use warpsmith_evidence::report::{ReportData, gather, render};
-use warpsmith_model::{Blob, ComparisonPurpose, Fidelity, Outcome, RunTrial, notes};
+use warpsmith_model::{Blob, ComparisonPurpose, Fidelity, Guard, Outcome, RunTrial, notes};
 
 use sample::{HOSTILE, record, sample, sample_empty};
 
@@ -46,7 +46,7 @@ fn every_section_is_there_once_with_its_heading() {
 #[test]
 fn the_summary_names_the_winner_its_rivals_and_the_verdicts() {
     let page = render(&sample(60));
-    check_contains(&page, "<strong>38.0×</strong> as fast as <code>00_naive</code>");
+    check_contains(&page, "<strong>38.0x</strong> as fast as <code>00_naive</code>");
     check_contains(&page, "ties with <code>blas_loop</code>");
     check_contains(&page, "<dt>BLOCK_M</dt><dd>32</dd>");
     check_contains(&page, "over the 2 of 4 workloads it serves");
@@ -76,6 +76,23 @@ fn the_summary_warns_of_what_is_poor_about_the_winners_own_measurement() {
         on.len()
     );
     check_contains(&page, &words);
+}
+
+#[test]
+fn every_missing_guard_is_a_warning() {
+    let mut data = sample(60);
+    let isolation = &mut data.environment.isolation;
+    for guard in [
+        &mut isolation.seccomp,
+        &mut isolation.landlock,
+        &mut isolation.rlimits,
+        &mut isolation.sealed_inputs,
+        &mut isolation.privileges,
+    ] {
+        *guard = Guard::Missing { reason: "the tests say so".to_string() };
+    }
+    let page = render(&data);
+    assert_eq!(page.matches("<li>Candidates ran without ").count(), 5);
 }
 
 /// The finals begin with the author's choice; the page said of it that it is slower, in other words than the
@@ -182,7 +199,7 @@ fn a_comparison_alone_is_reported_without_a_winner() {
     let page = render(&data);
     check_contains(
         &page,
-        "<p class='headline'><code>30_register_tile</code> is <strong>38.0×</strong>",
+        "<p class='headline'><code>30_register_tile</code> is <strong>38.0x</strong>",
     );
 }
 

@@ -306,6 +306,7 @@ fn warnings(view: &View<'_>, packed: &Packed) -> Html {
         ("the confinement of files and network", &isolation.landlock),
         ("the limits on memory, files and time", &isolation.rlimits),
         ("the sealing of inputs", &isolation.sealed_inputs),
+        ("the dropping of privileges", &isolation.privileges),
     ] {
         if let Guard::Missing { reason } = guard {
             warnings.push(format!("Candidates ran without {name}: {reason}."));
