@@ -72,6 +72,23 @@ const hasNoSidewaysScroll = async (page) => {
   assert.ok(content <= window, `the body is ${content} px wide in a window of ${window} px`);
 };
 
+/** Lists what a page cuts off: cells with a verdict, and names on cards, that reach out of their boxes. */
+const cutOff = (page) => page.evaluate(() => {
+  const cut = [];
+  for (const badge of document.querySelectorAll(".badge")) {
+    const inner = badge.getBoundingClientRect();
+    for (let box = badge.parentElement; box; box = box.parentElement) {
+      const outer = box.getBoundingClientRect();
+      const clips = getComputedStyle(box).overflowX !== "visible";
+      if (clips && inner.right > outer.right + 1) cut.push(`${badge.textContent} in ${box.className}`);
+    }
+  }
+  for (const element of document.querySelectorAll(".card, .card *, .params")) {
+    if (element.scrollWidth > element.clientWidth + 1 && element.clientWidth > 0) cut.push(element.textContent);
+  }
+  return cut;
+});
+
 describe("the report", () => {
   test("shows every section, with a winner and charts", () => withPage(pages.full, {}, async (page) => {
     const titles = await page.$$eval("main section > h2", (all) => all.map((h2) => h2.textContent));
@@ -80,7 +97,7 @@ describe("the report", () => {
       "Effect of each parameter", "Distance to the machine’s limits",
       "Does the microbenchmark predict?", "Failures", "All trials", "Environment and settings",
     ]);
-    assert.match(await page.textContent(".headline"), /^30_register_tile is 38\.0× as fast as 00_naive/);
+    assert.match(await page.textContent(".headline"), /^30_register_tile is 38\.0x as fast as 00_naive/);
     for (const section of ["comparison", "convergence", "effects", "roofline", "micro"]) {
       const labels = await page.$$eval(`#${section} svg.chart`, (all) => all.map((svg) => svg.getAttribute("aria-label")));
       assert.ok(labels.length > 0 && labels.every(Boolean), `${section} has charts with labels`);
@@ -89,7 +106,7 @@ describe("the report", () => {
   }));
 
   test("sorts by a column, both ways", () => withPage(pages.full, {}, async (page) => {
-    const header = page.locator("#trial-table th", { hasText: "Speed-up" });
+    const header = page.locator("#trial-table th", { hasText: "Ratio of single times" });
     await header.locator("button").click();
     assert.equal(await header.getAttribute("aria-sort"), "descending");
     const fastest = (await cells(page, 6)).filter((text) => text !== "–").map(parseFloat);
@@ -179,6 +196,18 @@ describe("the report", () => {
     await hasNoSidewaysScroll(page);
     const box = await page.locator(".detail-box").boundingBox();
     assert.ok(box.width <= PHONE.width, `the details are ${box.width} px wide`);
+  }));
+
+  test("cuts no verdict, no card and no parameter on a desk", () => withPage(pages.full, {}, async (page) => {
+    // Names as long as those that a search gives its finalists.
+    await page.evaluate(() => {
+      const long = "40_fused_softmax (BLOCK_N=64 CC=gcc DIM_TILE=4 GROUPS=8 KEY_TILE=4 QUERY_VECTORS=2)";
+      for (const name of document.querySelectorAll("td.who, .card code")) name.textContent = long;
+    });
+    assert.ok((await page.$$("#comparison .badge")).length > 5);
+    assert.deepEqual(await cutOff(page), []);
+    const lines = await page.$$eval(".card .ratio", (all) => all.map((ratio) => ratio.getClientRects().length && ratio.offsetHeight));
+    assert.ok(Math.max(...lines) < 1.5 * Math.min(...lines), `ratios on cards stand in one line: ${lines}`);
   }));
 
   test("can be read without JavaScript", () => withPage(pages.full, { javaScriptEnabled: false }, async (page) => {

@@ -177,11 +177,7 @@ pub fn remarks(workload: &str, samples_s: &[f64], floor_s: f64) -> Vec<String> {
     }
     let mean = samples_s.iter().sum::<f64>() / samples_s.len() as f64;
     if mean > UNEVEN_MEAN * mid {
-        remarks.push(format!(
-            "{workload}: the mean of the readings is {:.1} times their median; either something disturbed \
-             the machine, or the kernel does in few launches what it leaves out in others",
-            mean / mid
-        ));
+        remarks.push(notes::uneven(workload, mean / mid));
     }
     if mid < NEAR_FLOOR * floor_s {
         remarks.push(notes::near_floor(workload, NEAR_FLOOR));

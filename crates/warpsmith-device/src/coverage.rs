@@ -65,6 +65,9 @@ pub fn of_kernel(
         let reason = "coverage is counted by a C compiler; kernels for a GPU have none".to_string();
         return Err(DeviceError::BadContract { kernel: kernel.name.clone(), reason });
     }
+    // The compiler and the program run in folders of their own, where a relative path means something else.
+    let work_dir = std::path::absolute(work_dir)
+        .map_err(|error| failed(kernel, &format!("{}: {error}", work_dir.display())))?;
     let folder = work_dir.join(format!("coverage-{}", std::process::id()));
     let counted = count(lab, kernel, params, device, &folder, seed);
     let removed = fs::remove_dir_all(&folder);

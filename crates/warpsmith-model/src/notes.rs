@@ -28,12 +28,21 @@ pub fn busy(workload: &str) -> String {
     format!("{workload}: {BUSY}")
 }
 
+/// A note that the mean of a workload's readings is so many times their median.
+pub fn uneven(workload: &str, medians: f64) -> String {
+    format!("{workload}: {UNEVEN}{medians:.1}{UNEVEN_END}")
+}
+
 const NOISY: &str = "the samples are noisy; the median's interval spans ";
 const NEAR_FLOOR: &str = "the time is within ";
 const NEAR_FLOOR_END: &str = " of an empty launch, so it measures the harness as well";
 const TAKEN_AGAIN: &str = " reading(s) taken again, because something else slowed the machine";
 const WARM_UP: &str = " leading sample(s) left out as warm-up";
 const BUSY: &str = "something else kept the machine busy or slow; its readings count nevertheless";
+
+const UNEVEN: &str = "the mean of the readings is ";
+const UNEVEN_END: &str = " times their median; either something disturbed the machine, or the kernel does in \
+                          few launches what it leaves out in others";
 
 /// What a note says, apart from where.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -43,6 +52,7 @@ enum Remark<'a> {
     TakenAgain { readings: u64 },
     WarmUp { samples: u64 },
     Busy,
+    Uneven { medians: f64 },
 }
 
 impl<'a> Remark<'a> {
@@ -56,6 +66,9 @@ impl<'a> Remark<'a> {
         }
         if let Some(readings) = words.strip_suffix(TAKEN_AGAIN) {
             return Some(Self::TakenAgain { readings: readings.parse().ok()? });
+        }
+        if let Some(rest) = words.strip_prefix(UNEVEN) {
+            return Some(Self::Uneven { medians: rest.strip_suffix(UNEVEN_END)?.parse().ok()? });
         }
         if let Some(samples) = words.strip_suffix(WARM_UP) {
             return Some(Self::WarmUp { samples: samples.parse().ok()? });
@@ -131,12 +144,11 @@ fn line(group: &Group<'_>, n_workloads: usize) -> String {
     let sum = |of: fn(&Remark<'_>) -> u64| remarks.iter().map(|(_, it)| of(it)).sum::<u64>();
     match kind {
         Remark::Noisy { .. } => {
-            let percent = |remark: &Remark<'_>| match remark {
-                Remark::Noisy { percent } => *percent,
-                _ => 0.0,
-            };
-            let widest = remarks.iter().max_by(|a, b| percent(a.1).total_cmp(&percent(b.1)));
-            let (at, widest) = widest.map_or((*first, 0.0), |(at, it)| (*at, percent(it)));
+            let (at, widest) =
+                most(
+                    &remarks,
+                    |it| if let Remark::Noisy { percent } = it { *percent } else { 0.0 },
+                );
             match remarks.len() {
                 1 => {
                     format!("{subject}noisy {on} (the median's interval spans {widest:.0} % of it)")
@@ -161,8 +173,29 @@ fn line(group: &Group<'_>, n_workloads: usize) -> String {
             let all = sum(|it| if let Remark::WarmUp { samples } = it { *samples } else { 0 });
             format!("{subject}{} left out as warm-up {on}", counted(all, "leading sample"))
         }
+        Remark::Uneven { .. } => {
+            let (at, medians) =
+                most(
+                    &remarks,
+                    |it| {
+                        if let Remark::Uneven { medians } = it { *medians } else { 0.0 }
+                    },
+                );
+            let times = match remarks.len() {
+                1 => format!("{medians:.1} times their median {on}"),
+                _ => format!("up to {medians:.1} times their median {on} (most on {at})"),
+            };
+            let why = UNEVEN_END.trim_start_matches(" times their median");
+            format!("{subject}{UNEVEN}{times}{why}")
+        }
         Remark::Busy => format!("{subject}{BUSY} ({on})"),
     }
+}
+
+/// Returns where the most was said of something, and how much.
+fn most<'a>(remarks: &[(&'a str, &Remark<'_>)], of: fn(&Remark<'_>) -> f64) -> (&'a str, f64) {
+    let most = remarks.iter().max_by(|a, b| of(a.1).total_cmp(&of(b.1)));
+    most.map_or(("", 0.0), |(at, remark)| (*at, of(remark)))
 }
 
 fn counted(number: u64, noun: &str) -> String {
@@ -225,6 +258,26 @@ mod tests {
                 "something else kept the machine busy or slow; its readings count nevertheless (on n0)",
                 "within 3x of an empty launch on 2 of 3 workloads, so these times measure the harness as \
                  well",
+            ]
+        );
+    }
+
+    #[test]
+    fn means_far_from_their_medians_are_one_line() {
+        let notes = [uneven("n0", 1.6), uneven("n1", 9.0), uneven("n2", 2.0)];
+        assert_eq!(
+            gathered(&notes, &names(3)),
+            [
+                "the mean of the readings is up to 9.0 times their median on 3 of 3 workloads (most on n1); \
+              either something disturbed the machine, or the kernel does in few launches what it leaves out \
+              in others"
+            ]
+        );
+        assert_eq!(
+            gathered(&notes[..1], &names(3)),
+            [
+                "the mean of the readings is 1.6 times their median on n0; either something disturbed the \
+              machine, or the kernel does in few launches what it leaves out in others"
             ]
         );
     }

@@ -447,7 +447,7 @@ impl ComparisonPurpose {
             Self::Ladder => "rungs with their authors' parameters, to choose which is tuned",
             Self::NewBest => "a new source against the best so far",
             Self::Finalists => "the search's best against each other, to choose the winner",
-            Self::Final => "the final comparison",
+            Self::Final => "the comparison",
         }
     }
 }

@@ -418,10 +418,19 @@ impl fmt::Display for Mismatch {
             MismatchKind::Element | MismatchKind::Norm | MismatchKind::NotRepeatable => write!(
                 f,
                 "{what}: {wrong} of {total} in {place}, worst at {index:?}: got {got}, expected \
-                 {expected}, {:.3}x its bound",
-                self.excess
+                 {expected}, {} times the bound",
+                excess_words(self.excess)
             ),
         }
+    }
+}
+
+/// Says how many times a bound an error is: near it with the digits that tell so, far from it without.
+fn excess_words(excess: f64) -> String {
+    match excess {
+        near if near < 10.0 => format!("{near:.3}"),
+        far if far < 1e5 => format!("{far:.0}"),
+        beyond => format!("{beyond:.0e}"),
     }
 }
 

@@ -52,6 +52,37 @@ pub fn json(document: &impl serde::Serialize) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Columns of a line of prose at most. Tables and paths may be wider.
+pub const COLUMNS: usize = 80;
+
+/// Breaks lines of prose that are wider than [`COLUMNS`] at their spaces. What follows of a line stands two
+/// columns further in than its beginning.
+pub fn wrapped(text: &str) -> String {
+    let lines: Vec<String> = text.lines().map(wrapped_line).collect();
+    lines.join("\n")
+}
+
+fn wrapped_line(line: &str) -> String {
+    if width(line) <= COLUMNS {
+        return line.to_string();
+    }
+    let indent = line.len() - line.trim_start_matches(' ').len();
+    let mut lines = vec![" ".repeat(indent)];
+    let mut is_first = true;
+    for word in line[indent..].split(' ') {
+        let last = lines.last_mut().expect("it begins with one");
+        if is_first {
+            last.push_str(word);
+        } else if width(last) + 1 + width(word) > COLUMNS {
+            lines.push(format!("{}{word}", " ".repeat(indent + 2)));
+        } else {
+            last.push_str(&format!(" {word}"));
+        }
+        is_first = false;
+    }
+    lines.join("\n")
+}
+
 /// A table with aligned columns. Cells may be painted; their width is counted without the paint.
 #[derive(Debug, Default)]
 pub struct Table {
@@ -164,6 +195,19 @@ impl Progress {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn prose_is_broken_at_spaces_and_words_are_not() {
+        let text = wrapped(&format!("  {}", paint(DIM, "word ".repeat(40).trim_end())));
+        let plain = anstream::adapter::strip_str(&text).to_string();
+        let lines: Vec<&str> = plain.lines().collect();
+        assert!(lines.len() == 3 && lines.iter().all(|line| line.len() <= COLUMNS), "{plain}");
+        assert!(lines[0].starts_with("  word") && lines[1].starts_with("    word"), "{plain}");
+        assert_eq!(plain.split_whitespace().count(), 40);
+        let path = format!("  {}", "a".repeat(100));
+        assert_eq!(wrapped(&path), path);
+        assert_eq!(wrapped("short\n  and as it is"), "short\n  and as it is");
+    }
 
     #[test]
     fn columns_align_whatever_their_paint() {

@@ -3,7 +3,7 @@
 //! The plain implementation is the lab's reference, compiled again with `float` in place of `double`: the same
 //! sums in the same order, every one rounded to single precision, and the output rounded to its type. Where
 //! outputs are f64 the reference is that itself; it is compiled to sum in another order instead. Both run on
-//! the same contents, on proof shapes, drawn ones and the workloads, on large ones a sample of blocks.
+//! the same contents, on proof shapes and the workloads, on large ones a sample of blocks.
 
 use std::sync::Arc;
 

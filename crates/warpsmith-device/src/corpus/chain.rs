@@ -143,7 +143,12 @@ fn prove_all(
                 let error = error.map_err(|wrong| {
                     let place = case.place(lab, warpsmith_model::Stage::Proof);
                     let mismatch = wrong.at(&place, &expected.plan().name);
-                    let reason = format!("its oracle `{}` is {mismatch}", oracle_name(lab));
+                    let reason = format!(
+                        "its oracle `{}` is not what the reference says: {mismatch}\nhint: where the \
+                         oracle is right, the tolerance is too tight: `warpsmith calibrate LAB` proposes \
+                         one",
+                        oracle_name(lab)
+                    );
                     DeviceError::refused(&lab.name, reason)
                 })?;
                 proofs.push(Proof {

@@ -81,6 +81,8 @@ fn an_oracle_that_is_wrong_on_a_proof_is_refused() {
     });
     let reason = refusal(corpus().check_chain(&mut fake, &lab(), 1));
     assert!(reason.contains("oracle `00_naive`") && reason.contains("[1000]"), "{reason}");
+    let words = "its oracle `00_naive` is not what the reference says: elements out of tolerance: ";
+    assert!(reason.contains(words) && reason.contains("`warpsmith calibrate LAB`"), "{reason}");
 }
 
 #[test]

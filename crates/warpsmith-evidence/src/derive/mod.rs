@@ -32,4 +32,4 @@ pub use leaderboard::{
 pub use micro::{KernelAgreement, MicroAgreement, MicroPair, micro_agreement};
 pub use roofline::{Bound, RooflinePoint, roofline_points};
 pub use standings::{Standing, WorkloadStanding, sentence, standings};
-pub use winner::{Decision, Winner, measured_in, trial_of_record, winner};
+pub use winner::{Decision, Winner, measured_in, place, trial_of_record, winner};

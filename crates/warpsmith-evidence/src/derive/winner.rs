@@ -78,6 +78,16 @@ pub fn trial_of_record<'a>(
     })
 }
 
+/// Returns which contender of a comparison a configuration is.
+pub fn place(comparison: &ComparisonRecord, kernel: &str, params: &Params) -> Option<usize> {
+    comparison.contenders.iter().position(|contender| match &contender.kind {
+        ContenderKind::Kernel { kernel: its_kernel, params: its_params, .. } => {
+            its_kernel == kernel && its_params == params
+        }
+        ContenderKind::Baseline { .. } => false,
+    })
+}
+
 /// Says which measurement the times of a fidelity are from, as a table's note has it.
 pub fn measured_in(fidelity: Fidelity) -> &'static str {
     match fidelity {

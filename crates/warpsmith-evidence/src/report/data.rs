@@ -259,15 +259,8 @@ fn comparison_view<'a>(
     if record.contenders.is_empty() || record.workloads.is_empty() {
         return None;
     }
-    let winner_idx = winner.and_then(|winner| {
-        record.contenders.iter().position(|contender| match &contender.kind {
-            ContenderKind::Kernel { kernel, params, .. } => {
-                let trial = winner.trial;
-                *kernel == trial.kernel && *params == trial.params
-            }
-            ContenderKind::Baseline { .. } => false,
-        })
-    });
+    let winner_idx =
+        winner.and_then(|it| derive::place(record, &it.trial.kernel, &it.trial.params));
     let against = winner_idx.unwrap_or(0);
     let is_headline = winner.is_none() || winner_idx.is_some();
     let standings = derive::standings(record, against);

@@ -65,7 +65,7 @@
     const [unit, name] = [[1, "s"], [1e-3, "ms"], [1e-6, "µs"]].find(([u]) => seconds >= u) || [1e-9, "ns"];
     return `${digits(seconds / unit)} ${name}`;
   };
-  const ratio = (value) => (value === null ? "–" : `${digits(value)}×`);
+  const ratio = (value) => (value === null ? "–" : `${digits(value)}x`);
 
   // --- sorting and filtering -----------------------------------------------------------------
 

@@ -3,9 +3,9 @@
 use warpsmith_model::stats::{Comparison, Interval};
 use warpsmith_model::{Verdict, units};
 
-/// Formats a ratio (`1.25×`) with three significant digits.
+/// Formats a ratio (`1.25x`) with three significant digits.
 pub(super) fn ratio(value: f64) -> String {
-    format!("{}×", three_digits(value))
+    format!("{}x", three_digits(value))
 }
 
 /// Formats a speed-up's 95 % interval (`1.21–1.29`); a narrow one gets the digits that tell its
@@ -118,12 +118,12 @@ mod tests {
     #[test]
     fn ratios_have_three_digits() {
         let check = |value: f64, expected: &str| assert_eq!(ratio(value), expected);
-        check(1.0, "1.00×");
-        check(9.996, "10.0×");
-        check(41.23, "41.2×");
-        check(123.4, "123×");
-        check(12_345.6, "12\u{2009}346×");
-        check(0.873, "0.87×");
+        check(1.0, "1.00x");
+        check(9.996, "10.0x");
+        check(41.23, "41.2x");
+        check(123.4, "123x");
+        check(12_345.6, "12\u{2009}346x");
+        check(0.873, "0.87x");
     }
 
     #[test]

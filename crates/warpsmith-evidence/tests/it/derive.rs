@@ -1,7 +1,7 @@
 //! What the evidence means, from stored trials to rankings.
 
 use warpsmith_evidence::derive::{
-    Bound, Decision, best_by_kernel, best_by_workload, convergence, dispatch, failures,
+    Bound, Choice, Decision, best_by_kernel, best_by_workload, convergence, dispatch, failures,
     leaderboard, micro_agreement, parameter_effects, roofline_points, sentence, standings, winner,
 };
 use warpsmith_evidence::{TrialSummary, workload_times};
@@ -299,9 +299,32 @@ fn a_workload_goes_to_the_first_unless_another_is_shown_to_be_faster_there() {
         .collect();
     assert_eq!(chosen(&close, &[0, 1, 2, 3]), [2, 1]);
     let choices = dispatch(&comparison, &|_| true);
-    assert!((choices[0].speedup.mid - 4.0).abs() < 0.5, "{choices:?}");
-    assert!((choices[1].speedup.mid - 1.0).abs() < 1e-9, "{choices:?}");
+    let speedups = |choices: &[Choice]| -> Vec<f64> {
+        choices.iter().map(|choice| choice.speedup.map_or(f64::NAN, |it| it.mid)).collect()
+    };
+    assert!((speedups(&choices)[0] - 4.0).abs() < 0.5, "{choices:?}");
+    assert!((speedups(&choices)[1] - 1.0).abs() < 1e-9, "{choices:?}");
     assert!(dispatch(&comparison, &|_| false).is_empty());
+}
+
+/// The ratio was once over the first usable contender, and labelled with the first one's name: the author's
+/// choice, which no full gate had seen, was said to be exactly as fast as a winner twice as fast.
+#[test]
+fn speedups_of_a_dispatch_are_over_the_first_contender_also_where_it_may_not_be_chosen() {
+    let mut comparison = comparison(&[(16, 4e-3), (32, 2e-3), (64, 2e-3)], 1e-4);
+    let choices = dispatch(&comparison, &|idx| idx == 1);
+    for choice in &choices {
+        assert_eq!(choice.contender, 1);
+        let speedup = choice.speedup.expect("both have times");
+        assert!((speedup.mid - 2.0).abs() < 0.25, "{choices:?}");
+    }
+    // One that is slower than the first is chosen where nothing else may be, and says so.
+    comparison.workloads[0].samples_s.swap(0, 1);
+    let choices = dispatch(&comparison, &|idx| idx == 1);
+    assert!(choices[0].speedup.is_some_and(|it| it.mid < 0.6), "{choices:?}");
+    // Without times of the first there is no ratio.
+    comparison.workloads[0].samples_s[0].clear();
+    assert_eq!(dispatch(&comparison, &|_| true)[0].speedup, None);
 }
 
 /// A finalist that was fastest and failed the gate was once the report's winner, and not the terminal's.

@@ -479,6 +479,10 @@ fn a_winner_has_one_time_wherever_it_is_named() {
             (&Json::from(workload), &Json::from("the full gate"))
         );
         is("dispatch.json", &row["time_s"]["mid"], time_s);
+        // The author's choice never had a full gate, and is what the speed-up is over nevertheless.
+        assert_eq!(dispatch["speedup_over"], "tile 8");
+        let speedup = row["speedup"]["mid"].as_f64().unwrap_or(f64::NAN);
+        assert!((speedup / (2e-5 / 1.5e-5) - 1.0).abs() < 0.1, "{row}");
         is("traces", &traces[idx]["evaluation"]["performance"]["latency_ms"], time_s * 1e3);
     }
     let data = report::gather(&store, &record.id).expect("gathered");

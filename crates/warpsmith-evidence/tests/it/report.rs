@@ -2,7 +2,7 @@
 
 use warpsmith_evidence::Store;
 use warpsmith_evidence::report::{ReportData, gather, render};
-use warpsmith_model::{Blob, Outcome};
+use warpsmith_model::{Blob, ComparisonPurpose, Fidelity, Guard, Outcome, RunTrial, notes};
 
 use sample::{HOSTILE, record, sample, sample_empty};
 
@@ -46,7 +46,7 @@ fn every_section_is_there_once_with_its_heading() {
 #[test]
 fn the_summary_names_the_winner_its_rivals_and_the_verdicts() {
     let page = render(&sample(60));
-    check_contains(&page, "<strong>38.0×</strong> as fast as <code>00_naive</code>");
+    check_contains(&page, "<strong>38.0x</strong> as fast as <code>00_naive</code>");
     check_contains(&page, "ties with <code>blas_loop</code>");
     check_contains(&page, "<dt>BLOCK_M</dt><dd>32</dd>");
     check_contains(&page, "over the 2 of 4 workloads it serves");
@@ -56,6 +56,59 @@ fn the_summary_names_the_winner_its_rivals_and_the_verdicts() {
         &page,
         "<strong>pytorch_sdpa</strong> did not take part: its package torch==2.9.1 is not installed. To add it: <code>warpsmith setup baselines</code>",
     );
+}
+
+/// Its notes were once in the table of trials alone, which nobody opens for a number that looks sound.
+#[test]
+fn the_summary_warns_of_what_is_poor_about_the_winners_own_measurement() {
+    let mut data = sample(60);
+    let of_the_winner = |record: &&mut RunTrial| {
+        let candidate = &record.trial.job.candidate;
+        record.trial.job.fidelity == Fidelity::Full && candidate.kernel == "30_register_tile"
+    };
+    let record = data.trials.iter_mut().find(of_the_winner).expect("the winner's gate");
+    let on = record.trial.job.workloads.clone();
+    record.trial.notes = on.iter().map(|on| notes::noisy(on, 0.4)).collect();
+    let page = render(&data);
+    let words = format!(
+        "<li>The winner’s trial: noisy on {} of {} workloads (the median&#39;s interval spans up to 40 % of it",
+        on.len(),
+        on.len()
+    );
+    check_contains(&page, &words);
+}
+
+#[test]
+fn every_missing_guard_is_a_warning() {
+    let mut data = sample(60);
+    let isolation = &mut data.environment.isolation;
+    for guard in [
+        &mut isolation.seccomp,
+        &mut isolation.landlock,
+        &mut isolation.rlimits,
+        &mut isolation.sealed_inputs,
+        &mut isolation.privileges,
+    ] {
+        *guard = Guard::Missing { reason: "the tests say so".to_string() };
+    }
+    let page = render(&data);
+    assert_eq!(page.matches("<li>Candidates ran without ").count(), 5);
+}
+
+/// The finals begin with the author's choice; the page said of it that it is slower, in other words than the
+/// terminal, which speaks of the winner.
+#[test]
+fn other_comparisons_are_told_from_the_winners_side() {
+    let mut data = sample(60);
+    let mut finals = data.comparisons.last().expect("the headline").clone();
+    finals.purpose = ComparisonPurpose::Finalists;
+    finals.contenders.swap(0, 1);
+    finals.workloads.iter_mut().for_each(|rounds| rounds.samples_s.swap(0, 1));
+    data.comparisons.insert(0, finals);
+    let page = render(&data);
+    let purpose = "<li>the search&#39;s best against each other, to choose the winner";
+    check_contains(&page, &format!("{purpose}: 30_register_tile is 38.0x as fast as 00_naive"));
+    check_lacks(&page, &format!("{purpose}: 00_naive is slower"));
 }
 
 #[test]
@@ -146,7 +199,7 @@ fn a_comparison_alone_is_reported_without_a_winner() {
     let page = render(&data);
     check_contains(
         &page,
-        "<p class='headline'><code>30_register_tile</code> is <strong>38.0×</strong>",
+        "<p class='headline'><code>30_register_tile</code> is <strong>38.0x</strong>",
     );
 }
 

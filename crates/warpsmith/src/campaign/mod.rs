@@ -12,7 +12,7 @@ mod restore;
 mod resume;
 mod steps;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 mod until;
 
 use std::collections::HashMap;

@@ -109,8 +109,8 @@ impl Default for Conditions<'_> {
     }
 }
 
-/// Puts a kernel that takes so many seconds on `small` and on `large` through the real gate.
-pub fn trial(tile: i64, small_s: f64, large_s: f64, conditions: Conditions<'_>) -> Trial {
+/// The lab of the tests.
+pub fn lab() -> Lab {
     let source = "void double_it(void);";
     let tunable = format!("{CONTRACT}{TUNABLES}");
     let files: LabFiles = [
@@ -124,7 +124,12 @@ pub fn trial(tile: i64, small_s: f64, large_s: f64, conditions: Conditions<'_>) 
     .into_iter()
     .map(|(path, text)| (path.to_string(), text.to_string()))
     .collect();
-    let lab = Lab::parse(&files).unwrap_or_else(|errors| panic!("the tests' lab: {errors}"));
+    Lab::parse(&files).unwrap_or_else(|errors| panic!("the tests' lab: {errors}"))
+}
+
+/// Puts a kernel that takes so many seconds on `small` and on `large` through the real gate.
+pub fn trial(tile: i64, small_s: f64, large_s: f64, conditions: Conditions<'_>) -> Trial {
+    let lab = lab();
     let kernel = lab.kernel("10_tile").expect("the lab has it").clone();
     let mut fake = machine(small_s, large_s);
     let environment = environment(&fake);

@@ -8,11 +8,12 @@ use warpsmith_device::corpus::CorpusOptions;
 use warpsmith_device::corpus::calibrate::{PlainOffset, Proposal, plain_offsets, propose};
 use warpsmith_device::cpu::{Cpu, CpuConfig};
 use warpsmith_model::Lab;
+use warpsmith_model::lab::Inputs;
 
 use super::Context;
 use crate::campaign::system_seed;
 use crate::labdir;
-use crate::output::{BAD, Table, json, paint, result, say};
+use crate::output::{BAD, Table, json, paint, result, say, wrapped};
 
 /// Propose tolerances for a lab
 ///
@@ -110,6 +111,9 @@ fn print(lab: &Lab, offsets: &[PlainOffset], proposal: &Proposal, safety: f64) {
     }
     result(table.render());
     result("  element / norm, in units of the output type's epsilon".to_string());
+    if let Some(words) = too_tight(lab, offsets) {
+        result(wrapped(&format!("  {}", paint(BAD, words))));
+    }
     for offset in offsets {
         if let Some(beyond) = &offset.beyond {
             let words = format!("a plain implementation gives {beyond}");
@@ -124,6 +128,58 @@ fn print(lab: &Lab, offsets: &[PlainOffset], proposal: &Proposal, safety: f64) {
     for (offset, scale) in offsets.iter().zip(&proposal.scales) {
         if *scale > 1.0 {
             result(format!("\n# [[inputs]] {}\ntolerance_scale = {scale}", offset.inputs));
+        }
+    }
+}
+
+/// Says under which distributions the lab as it is would reject a plain kernel; none where it rejects none.
+fn too_tight(lab: &Lab, offsets: &[PlainOffset]) -> Option<String> {
+    let fails = |(offset, inputs): &(&PlainOffset, &Inputs)| {
+        let scale = inputs.tolerance_scale;
+        offset.worst.element_eps > lab.tolerance.element_eps * scale
+            || offset.worst.norm_eps > lab.tolerance.norm_eps * scale
+    };
+    let failing: Vec<&str> = offsets
+        .iter()
+        .zip(&lab.inputs)
+        .filter(fails)
+        .map(|(offset, _)| offset.inputs.as_str())
+        .collect();
+    (!failing.is_empty()).then(|| {
+        format!(
+            "a plain kernel, right as it is, would fail the gate with the tolerance as it is now, under: {}",
+            failing.join(", ")
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use warpsmith_model::ErrorSize;
+
+    use super::*;
+    use crate::campaign::testing;
+
+    #[test]
+    fn a_tolerance_that_a_plain_kernel_fails_is_told_in_words() {
+        // It allows 4 epsilons of an element and 2 of the norm.
+        let lab = testing::lab();
+        let off = |element_eps: f64, norm_eps: f64| {
+            let worst = ErrorSize { element_eps, norm_eps, ..ErrorSize::default() };
+            let of = |inputs: &str, worst| PlainOffset {
+                inputs: inputs.to_string(),
+                worst,
+                at: "one".to_string(),
+                beyond: None,
+            };
+            too_tight(&lab, &[of("normal", ErrorSize::default()), of("mixed scales", worst)])
+        };
+        assert_eq!(off(4.0, 2.0), None);
+        for (element_eps, norm_eps) in [(18.2, 1.0), (3.0, 2.5)] {
+            let words = off(element_eps, norm_eps).expect("it is too tight");
+            assert!(words.ends_with(
+                "would fail the gate with the tolerance as it is now, under: mixed scales"
+            ));
         }
     }
 }

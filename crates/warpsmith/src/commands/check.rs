@@ -124,7 +124,7 @@ pub fn run(context: &Context, arguments: CheckArgs) -> Result<()> {
             campaign.require_sanitizers()?;
         }
         let chain = campaign.prove()?;
-        say(format!("  {:<9} {}", "chain", summary::chain_words(&chain)));
+        summary::say_chain(&chain);
         let fidelity = if arguments.quick { Fidelity::Rank } else { Fidelity::Full };
         let shared_seed = campaign.shared_seed();
         let mut trials = Vec::new();

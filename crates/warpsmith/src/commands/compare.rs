@@ -16,7 +16,7 @@ use warpsmith_model::{
 use super::{CliFailure, Context, check, check_workloads, plain_settings, summary, with_campaign};
 use crate::campaign::{Campaign, Winner, kernel_of, missing_words, require_sanitizers};
 use crate::labdir;
-use crate::output::{DIM, Table, WARN, json, paint, result, say};
+use crate::output::{DIM, Table, WARN, json, paint, result, say, wrapped};
 
 /// Compare kernels and baselines, paired and interleaved
 ///
@@ -107,7 +107,7 @@ pub fn run(context: &Context, arguments: CompareArgs) -> Result<()> {
             "gates": gates, "record": record,
         }))?;
     } else {
-        show(&record);
+        show(&record, &run.0);
         if arguments.full {
             result(distance_table(&record, &times["times"]));
             result(format!("  ceilings: {}", times["ceiling_words"].as_str().unwrap_or_default()));
@@ -214,24 +214,26 @@ fn distance_table(record: &ComparisonRecord, times: &Json) -> String {
         format!("\n  {} beside the ceilings and the best library", first.label),
         table.render(),
     ];
-    lines.extend(nearness_notes(&nears).iter().map(|note| format!("  {}", paint(DIM, note))));
+    lines.extend(
+        nearness_notes(&nears).iter().map(|note| wrapped(&format!("  {}", paint(DIM, note)))),
+    );
     lines.join("\n")
 }
 
-fn show(record: &ComparisonRecord) {
+fn show(record: &ComparisonRecord, run: &str) {
     result(summary::comparison_table(record));
     for missing in &record.missing {
-        result(format!("  {}", paint(WARN, missing_words(missing))));
+        result(wrapped(&format!("  {}", paint(WARN, missing_words(missing)))));
     }
     for rounds in &record.workloads {
         for absent in &rounds.absent {
             let label = &record.contenders[absent.contender].label;
             let words = format!("{label} on {}: {}", rounds.workload, absent.reason);
-            result(format!("  {}", paint(DIM, words)));
+            result(wrapped(&format!("  {}", paint(DIM, words))));
         }
     }
     summary::clock_lines(record).into_iter().for_each(result);
-    summary::note_lines(record).into_iter().for_each(result);
+    summary::note_lines(record, run).into_iter().for_each(result);
 }
 
 /// Refuses kernels and values that do not exist, before there is a run.

@@ -181,7 +181,7 @@ pub fn evolve_only(campaign: &mut Campaign, seed: SeedMay) -> Result<Evolved> {
     summary::announce(campaign);
     campaign.require_sanitizers()?;
     let chain = campaign.prove()?;
-    say(format!("  {:<9} {}", "chain", summary::chain_words(&chain)));
+    summary::say_chain(&chain);
     let start = campaign.begin_evolution()?;
     if !passed(&start.seed_trial) {
         let (kernel, why) = (&start.kernel.name, start.seed_trial.outcome.describe());

@@ -88,6 +88,12 @@ pub fn run(context: &Context, arguments: ExportArgs) -> Result<()> {
              `warpsmith tune LAB --objective dispatch` makes one"
         );
     }
+    if files.is_empty() && matches!(arguments.format, Format::Profile) {
+        bail!(
+            "{run} has no files of a profiler: nothing was profiled in it under Nsight Compute\nhint: \
+             `warpsmith profile LAB --kernel NAME` makes them, for CUDA kernels"
+        );
+    }
     if files.is_empty() && matches!(arguments.format, Format::Flashinfer) {
         bail!(
             "{run} has no traces: no kernel went through the full gate in it\nhint: `warpsmith check \

@@ -17,7 +17,7 @@ use warpsmith_model::{
 
 use super::{CliFailure, Context, compare, plain_settings, summary, with_campaign};
 use crate::campaign::{Campaign, Winner, passed};
-use crate::output::{Table, WARN, paint, result, say};
+use crate::output::{DIM, Table, WARN, paint, result, say};
 
 /// Choose the fastest kernel for every workload, and make the choice the lab's front
 ///
@@ -407,7 +407,7 @@ fn table(record: &ComparisonRecord, choices: &[Choice]) {
             choice.workload.clone(),
             record.contenders[choice.contender].label.clone(),
             units::time(choice.time_s.mid),
-            format!("{:.2}x", choice.speedup.mid),
+            choice.speedup.map_or_else(|| paint(DIM, "-"), |it| units::ratio(it.mid)),
         ]);
     }
     result(table.render());

@@ -145,7 +145,7 @@ pub fn profile_kernel(
         names => named(&campaign.loaded.lab, kernel, names)?,
     };
     let chain = campaign.prove_on(workloads.clone())?;
-    say(format!("  {:<9} {}", "chain", summary::chain_words(&chain)));
+    summary::say_chain(&chain);
     let ceilings = campaign.ceilings()?;
     campaign.stop_if_asked()?;
     let trial = campaign.rank_on(kernel, params, workloads)?;

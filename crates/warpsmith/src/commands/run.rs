@@ -59,7 +59,7 @@ pub fn whole_job(campaign: &mut Campaign, report: Option<PathBuf>) -> Result<sum
     summary::announce(campaign);
     campaign.require_sanitizers()?;
     let chain = campaign.prove()?;
-    say(format!("  {:<9} {}", "chain", summary::chain_words(&chain)));
+    summary::say_chain(&chain);
     let first_ceilings = campaign.ceilings()?;
     say(format!("  {:<9} {}", "machine", summary::ceiling_words(&first_ceilings)));
     let ladder = campaign.ladder()?;

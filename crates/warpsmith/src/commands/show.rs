@@ -9,7 +9,7 @@ use warpsmith_model::{ErrorSize, Fidelity, RunRecord, Trial, Verdict, notes, uni
 use super::winner::WinnerTable;
 use super::{Context, summary};
 use crate::date;
-use crate::output::{BAD, BOLD, DIM, GOOD, Table, json, paint, result};
+use crate::output::{BAD, BOLD, DIM, GOOD, Table, json, paint, result, wrapped};
 
 /// Show a run or a trial
 #[derive(Debug, Args)]
@@ -60,6 +60,7 @@ fn show_run(context: &Context, store: &Store, record: &RunRecord, top: usize) ->
             serde_json::json!({
                 "kernel": candidate.kernel, "params": candidate.params, "trial": winner.trial.id,
                 "time_s": winner.mean_s(), "time_from": winner.from(),
+                "notes": winner.notes(),
                 "workloads": winner.to_json(),
             })
         });
@@ -107,8 +108,9 @@ fn show_run(context: &Context, store: &Store, record: &RunRecord, top: usize) ->
         result(table.render());
     }
     for comparison in comparisons {
-        result(format!("\n{}", summary::comparison_table(&comparison)));
-        summary::note_lines(&comparison).into_iter().for_each(result);
+        let place = winner.as_ref().map_or(0, |winner| winner.place(&comparison));
+        result(format!("\n{}", summary::comparison_table_of(&comparison, place)));
+        summary::all_note_lines(&comparison).into_iter().for_each(result);
     }
     Ok(())
 }
@@ -191,7 +193,7 @@ fn show_trial(context: &Context, store: &Store, trial: &Trial, source: bool) -> 
         }
     }
     for note in notes::gathered(&trial.notes, &trial.job.workloads) {
-        result(format!("  note       {note}"));
+        result(wrapped(&format!("  note       {note}")));
     }
     if source {
         result(store.blob(&candidate.source)?);

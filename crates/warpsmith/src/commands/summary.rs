@@ -8,13 +8,13 @@ use warpsmith_device::bind;
 use warpsmith_evidence::derive::{Standing, sentence, standings};
 use warpsmith_model::stats::{self, Comparison, Interval, median};
 use warpsmith_model::{
-    Absent, Ceilings, ChainRecord, ComparisonRecord, Contender, ContenderKind, DeviceInfo, Lab,
-    Objective, PairedRounds, Trial, notes, roofline, units,
+    Absent, Ceilings, ChainRecord, ComparisonRecord, ContenderKind, DeviceInfo, Lab, Objective,
+    PairedRounds, Trial, notes, roofline, units,
 };
 
 use super::winner::WinnerTable;
 use crate::campaign::{Campaign, Pace, Winner, missing_words};
-use crate::output::{BAD, BOLD, DIM, GOOD, Table, WARN, paint, say};
+use crate::output::{BAD, BOLD, COLUMNS, DIM, GOOD, Table, WARN, paint, say, wrapped};
 
 /// What a campaign found.
 #[derive(Debug)]
@@ -73,12 +73,12 @@ impl Summary {
         }
         if let Some(comparison) = &self.comparison {
             lines.push(String::new());
-            lines.push(comparison_table_of(comparison, self.place(comparison)));
+            lines.push(comparison_table_of(comparison, self.recorded.place(comparison)));
             for missing in &comparison.missing {
-                lines.push(format!("  {}", paint(WARN, missing_words(missing))));
+                lines.push(wrapped(&format!("  {}", paint(WARN, missing_words(missing)))));
             }
             lines.extend(clock_lines(comparison));
-            lines.extend(note_lines(comparison));
+            lines.extend(note_lines(comparison, &self.run));
         }
         lines.push(String::new());
         if let Some(report) = &self.report {
@@ -107,9 +107,10 @@ impl Summary {
                 "trial": self.recorded.trial.id,
                 "time_s": self.recorded.mean_s(),
                 "time_from": self.recorded.from(),
+                "notes": self.recorded.notes(),
             },
             "workloads": self.recorded.to_json(),
-            "speedups": self.comparison.as_ref().map(|it| speedups_json_of(it, self.place(it))),
+            "speedups": self.comparison.as_ref().map(|it| speedups_json_of(it, self.recorded.place(it))),
             "notes": self.comparison.as_ref().map(|comparison| &comparison.notes),
             "missing_baselines": self.comparison.as_ref().map(|c| &c.missing),
             "ceilings": self.ceilings,
@@ -121,18 +122,6 @@ impl Summary {
         }
         document
     }
-
-    /// Returns which contender the winner is. The finals of a search begin with the author's choice.
-    fn place(&self, comparison: &ComparisonRecord) -> usize {
-        let is_winner = |contender: &Contender| match &contender.kind {
-            ContenderKind::Kernel { kernel, params, .. } => {
-                let candidate = &self.recorded.trial.job.candidate;
-                *kernel == candidate.kernel && *params == candidate.params
-            }
-            ContenderKind::Baseline { .. } => false,
-        };
-        comparison.contenders.iter().position(is_winner).unwrap_or(0)
-    }
 }
 
 /// Renders the speed-up of the first contender over each other one, by workload and overall.
@@ -141,7 +130,7 @@ pub fn comparison_table(record: &ComparisonRecord) -> String {
 }
 
 /// Renders the speed-up of one contender over each other one, by workload and overall.
-fn comparison_table_of(record: &ComparisonRecord, contender: usize) -> String {
+pub fn comparison_table_of(record: &ComparisonRecord, contender: usize) -> String {
     let mut others = standings(record, contender);
     if others.is_empty() {
         return String::new();
@@ -178,23 +167,25 @@ fn comparison_table_of(record: &ComparisonRecord, contender: usize) -> String {
     table.row(overall);
     let mut lines = vec![
         format!("  {}:", record.purpose.describe()),
-        format!(
+        wrapped(&format!(
             "  how many times as fast as the others is {}? (95 % intervals from interleaved rounds)",
             first.label
-        ),
+        )),
     ];
     if is_wide {
         let numbered = others.iter().zip(&names);
         lines.extend(numbered.map(|(other, name)| format!("    {name}  {}", other.label)));
     }
     lines.push(table.render());
-    lines.extend(others.iter().map(|other| format!("  {}", sentence(&first.label, other))));
+    lines.extend(
+        others.iter().map(|other| wrapped(&format!("  {}", sentence(&first.label, other)))),
+    );
     lines.join("\n")
 }
 
 /// A cell of a comparison is about so wide, and a table is best not wider than this.
 const CELL: usize = 25;
-const WIDEST_TABLE: usize = 110;
+const WIDEST_TABLE: usize = COLUMNS;
 
 /// Renders the times of a contender that nobody was compared with.
 fn times_table(record: &ComparisonRecord, alone: &Standing) -> String {
@@ -226,7 +217,7 @@ fn dispatch_lines(table: &Json) -> String {
         rendered.row(vec![
             row["workload"].as_str().unwrap_or_default().to_string(),
             units::time(number("time_s")),
-            format!("{:.2}x", number("speedup")),
+            row["speedup"]["mid"].as_f64().map_or_else(|| paint(DIM, "-"), units::ratio),
             values.join(" "),
         ]);
     }
@@ -235,9 +226,9 @@ fn dispatch_lines(table: &Json) -> String {
         "time: the median of the full gate; as fast: how many times as fast as {over}, in the finals' rounds"
     );
     format!(
-        "  which configuration to use on which workload\n{}\n  {}",
+        "  which configuration to use on which workload\n{}\n{}",
         rendered.render(),
-        paint(DIM, words)
+        wrapped(&format!("  {}", paint(DIM, words)))
     )
 }
 
@@ -246,24 +237,29 @@ const SHOWN_NOTES: usize = 3;
 
 /// Says how far the clocks of baselines agree with the harness's, a line for each that has its own.
 pub fn clock_lines(record: &ComparisonRecord) -> Vec<String> {
-    record.clocks.iter().map(|check| format!("  {}", paint(DIM, check.describe()))).collect()
+    let line = |words: String| wrapped(&format!("  {}", paint(DIM, words)));
+    record.clocks.iter().map(|check| line(check.describe())).collect()
 }
 
-/// Returns the first notes, those that say the same in one line, and how many there are beyond them.
-pub fn note_lines(record: &ComparisonRecord) -> Vec<String> {
+/// Returns the first notes, those that say the same in one line, and where those beyond them are.
+pub fn note_lines(record: &ComparisonRecord, run: &str) -> Vec<String> {
+    let mut lines = all_note_lines(record);
+    let more = match lines.len().saturating_sub(SHOWN_NOTES) {
+        0 => return lines,
+        1 => format!("and 1 more note: warpsmith show {run}"),
+        more => format!("and {more} more notes: warpsmith show {run}"),
+    };
+    lines.truncate(SHOWN_NOTES);
+    lines.push(format!("  {}", paint(DIM, more)));
+    lines
+}
+
+/// Returns all notes, those that say the same in one line.
+pub fn all_note_lines(record: &ComparisonRecord) -> Vec<String> {
     let workloads: Vec<&str> =
         record.workloads.iter().map(|rounds| rounds.workload.as_str()).collect();
     let notes = notes::gathered(&record.notes, &workloads);
-    let mut lines: Vec<String> =
-        notes.iter().take(SHOWN_NOTES).map(|note| format!("  {}", paint(DIM, note))).collect();
-    if notes.len() > SHOWN_NOTES {
-        let more = match notes.len() - SHOWN_NOTES {
-            1 => "and 1 more note, in the report".to_string(),
-            more => format!("and {more} more notes, in the report"),
-        };
-        lines.push(format!("  {}", paint(DIM, more)));
-    }
-    lines
+    notes.iter().map(|note| wrapped(&format!("  {}", paint(DIM, note)))).collect()
 }
 
 /// Says why two contenders have no common rounds: the other one's reason, or else the first one's.
@@ -410,8 +406,12 @@ pub fn announce(campaign: &Campaign) {
     }
 }
 
-/// Says in one line what the chain of trust rests on.
-pub fn chain_words(chain: &ChainRecord) -> String {
+/// Tells what the chain of trust rests on.
+pub fn say_chain(chain: &ChainRecord) {
+    say(wrapped(&format!("  {:<9} {}", "chain", chain_words(chain))));
+}
+
+fn chain_words(chain: &ChainRecord) -> String {
     let by_reference = chain.authorities.iter().filter(|a| a.by_reference).count();
     if chain.proofs.is_empty() {
         return format!(
@@ -420,18 +420,23 @@ pub fn chain_words(chain: &ChainRecord) -> String {
             chain.authorities.len()
         );
     }
-    let sampled: u64 = chain.authorities.iter().map(|a| a.sampled_blocks).sum();
+    let computed = match chain.authorities.len() {
+        all if all == by_reference => format!("it computes all {all} workloads itself"),
+        all => format!(
+            "it computes {by_reference} of {all} workloads itself and samples {} blocks of the rest",
+            chain.authorities.iter().map(|a| a.sampled_blocks).sum::<u64>()
+        ),
+    };
     let worst = chain
         .proofs
         .iter()
         .map(|p| p.error.element_eps / p.allowed.element_eps)
         .fold(0.0, f64::max);
     format!(
-        "the reference proves the oracle on {} inputs (worst error {:.0} % of its budget); it \
-         computes {by_reference} of {} workloads itself and samples {sampled} blocks of the rest",
+        "the reference proves the oracle on {} inputs (worst error {:.0} % of its budget); \
+         {computed}",
         chain.proofs.len(),
         100.0 * worst,
-        chain.authorities.len(),
     )
 }
 
@@ -455,4 +460,59 @@ pub fn ceiling_words(ceilings: &Ceilings) -> String {
         units::bandwidth(ceilings.cache_bytes_per_s),
         units::time(ceilings.launch_floor_s),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use warpsmith_model::{Authority, ComparisonPurpose, ErrorSize, FORMAT_VERSION, Proof};
+
+    use super::*;
+
+    #[test]
+    fn a_chain_speaks_of_a_rest_where_there_is_one() {
+        let size = ErrorSize { element_eps: 4.0, ..ErrorSize::default() };
+        let on = |workload: &str, by_reference: bool, sampled_blocks: u64| Authority {
+            workload: workload.to_string(),
+            by_reference,
+            sampled_blocks,
+            contents: 2,
+        };
+        let chain = |authorities: Vec<Authority>| ChainRecord {
+            format: FORMAT_VERSION,
+            sensitivity: Vec::new(),
+            proofs: vec![Proof {
+                shape: "N=1".to_string(),
+                inputs: "normal".to_string(),
+                error: ErrorSize { element_eps: 1.0, ..size },
+                allowed: size,
+            }],
+            authorities,
+            wall_s: 1.0,
+        };
+        let words = chain_words(&chain(vec![on("a", true, 0), on("b", true, 0)]));
+        assert!(words.ends_with("; it computes all 2 workloads itself"), "{words}");
+        let words = chain_words(&chain(vec![on("a", true, 0), on("b", false, 16)]));
+        let rest = "; it computes 1 of 2 workloads itself and samples 16 blocks of the rest";
+        assert!(words.ends_with(rest), "{words}");
+    }
+
+    /// They were said to be "in the report", which most commands do not write.
+    #[test]
+    fn notes_beyond_the_first_are_where_a_command_shows_them() {
+        let record = |n_notes: usize| ComparisonRecord {
+            format: FORMAT_VERSION,
+            purpose: ComparisonPurpose::Final,
+            seed: 1,
+            contenders: Vec::new(),
+            workloads: Vec::new(),
+            missing: Vec::new(),
+            clocks: Vec::new(),
+            notes: (0..n_notes).map(|idx| format!("note {idx}")).collect(),
+        };
+        assert_eq!(note_lines(&record(3), "lab-1").len(), 3);
+        let last = |n_notes| note_lines(&record(n_notes), "lab-1").pop().expect("lines");
+        assert!(last(4).contains("and 1 more note: warpsmith show lab-1"), "{}", last(4));
+        assert!(last(6).contains("and 3 more notes: warpsmith show lab-1"), "{}", last(6));
+        assert_eq!(all_note_lines(&record(6)).len(), 6);
+    }
 }

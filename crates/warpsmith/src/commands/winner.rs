@@ -9,10 +9,10 @@ use warpsmith_evidence::{Store, TrialSummary};
 use warpsmith_model::roofline::{self, CEILING_ERROR, Nearness};
 use warpsmith_model::stats::{Interval, geomean, median_interval};
 use warpsmith_model::{
-    Ceilings, ComparisonRecord, DeviceState, LabRecord, RunRecord, Trial, stats, units,
+    Ceilings, ComparisonRecord, DeviceState, LabRecord, RunRecord, Trial, notes, stats, units,
 };
 
-use crate::output::{BOLD, DIM, Table, paint};
+use crate::output::{BOLD, DIM, Table, paint, wrapped};
 
 /// The winner of a run with everything that is said of its times.
 #[derive(Clone, Debug)]
@@ -95,6 +95,7 @@ impl WinnerTable {
         if let Some(state) = self.device_state() {
             lines.push(note(&format!("the device meanwhile: {}", state.describe())));
         }
+        lines.extend(self.notes().iter().map(|words| note(&format!("note: {words}"))));
         lines.join("\n")
     }
 
@@ -113,6 +114,19 @@ impl WinnerTable {
             })
         };
         self.rows.iter().map(row).collect()
+    }
+
+    /// Returns which contender of a comparison the winner is, or else the first: the finals of a search begin
+    /// with the author's choice, and are told from the winner's side wherever they are.
+    pub fn place(&self, comparison: &ComparisonRecord) -> usize {
+        let candidate = &self.trial.job.candidate;
+        derive::place(comparison, &candidate.kernel, &candidate.params).unwrap_or(0)
+    }
+
+    /// Says what is to be known of the measurement that the times are from, those that say the same in one
+    /// line.
+    pub fn notes(&self) -> Vec<String> {
+        notes::gathered(&self.trial.notes, &self.trial.job.workloads)
     }
 
     fn has_warm(&self) -> bool {
@@ -171,7 +185,7 @@ fn share_of_peak_words(share: f64) -> String {
 }
 
 fn note(words: &str) -> String {
-    format!("  {}", paint(DIM, words))
+    wrapped(&format!("  {}", paint(DIM, words)))
 }
 
 fn rows(
@@ -204,4 +218,68 @@ fn rows(
             })
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use warpsmith_model::notes::{near_floor, noisy, uneven};
+    use warpsmith_model::{
+        ComparisonPurpose, Contender, ContenderKind, FORMAT_VERSION, PairedRounds,
+    };
+
+    use super::*;
+    use crate::campaign::testing::{Conditions, params, trial};
+    use crate::commands::summary::comparison_table_of;
+
+    /// `show` told the finals from the author's side, which they begin with, the terminal from the winner's.
+    #[test]
+    fn a_comparison_is_told_from_the_winners_side() {
+        let contender = |tile: i64| Contender {
+            label: format!("tile {tile}"),
+            kind: ContenderKind::Kernel {
+                kernel: "10_tile".to_string(),
+                params: params(tile),
+                candidate: None,
+            },
+        };
+        let finals = ComparisonRecord {
+            format: FORMAT_VERSION,
+            purpose: ComparisonPurpose::Finalists,
+            seed: 1,
+            contenders: vec![contender(1), contender(2)],
+            workloads: vec![PairedRounds {
+                workload: "small".to_string(),
+                samples_s: vec![vec![2e-3; 9], vec![1e-3; 9]],
+                disturbed_s: Vec::new(),
+                absent: Vec::new(),
+            }],
+            missing: Vec::new(),
+            clocks: Vec::new(),
+            notes: Vec::new(),
+        };
+        let trial = trial(2, 1e-3, 4e-3, Conditions::default());
+        let table = WinnerTable { trial, rows: Vec::new() };
+        assert_eq!(table.place(&finals), 1);
+        let text = comparison_table_of(&finals, table.place(&finals));
+        assert!(text.contains("tile 2 is 2.00x as fast as tile 1"), "{text}");
+    }
+
+    /// They were once told by `show TRIAL` alone, which nobody calls for a number that looks sound.
+    #[test]
+    fn a_winner_says_what_is_poor_about_its_own_measurement() {
+        let mut trial = trial(2, 1e-3, 4e-3, Conditions::default());
+        let on = ["small", "large"];
+        trial.notes = on.iter().map(|on| uneven(on, 2.5)).collect();
+        trial.notes.extend([noisy("small", 0.3), near_floor("large", 3.0)]);
+        let table = WinnerTable { trial, rows: Vec::new() };
+        let wrapped = table.render();
+        let text = wrapped.split_whitespace().collect::<Vec<&str>>().join(" ");
+        for words in [
+            "the mean of the readings is up to 2.5 times their median on 2 of 2 workloads",
+            "noisy on small (the median's interval spans 30 % of it)",
+            "within 3x of an empty launch on large",
+        ] {
+            assert_eq!(text.matches(words).count(), 1, "{words:?} in:\n{text}");
+        }
+    }
 }

@@ -215,6 +215,9 @@ fn every_output_of_a_run_names_the_same_winner_and_the_same_times() {
     };
     let json =
         |file: &str| -> serde_json::Value { serde_json::from_str(&read(file)).expect("JSON") };
+    // A format that the run has nothing for was once silence and success.
+    let said = project.fails(2, &["export", name, "--format", "profile"]);
+    assert!(said.contains("has no files of a profiler") && said.contains("hint: "), "{said}");
     let best = &json("out/evo_best.json")["entries"][0];
     assert_eq!(best["params"], summary["winner"]["params"]);
     let (page, text) = (read("report.html"), project.ok(&["show", name]));

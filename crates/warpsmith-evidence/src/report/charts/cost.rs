@@ -24,7 +24,12 @@ pub(in crate::report) fn cost(label: &str, points: &[CostPoint]) -> Option<Html>
     let x = Scale::new(Spread::Linear, (0.0, last.tokens.max(1.0)), frame.x_px());
     let y = Scale::new(Spread::Linear, span, frame.y_px());
     let mut body = x_axis(&frame, &x, &ticks(&x, 8, tick_label), "tokens, in and out");
-    body.push(y_axis(&frame, &y, &ticks(&y, 6, tick_label), "speed-up over the seed, ranked"));
+    body.push(y_axis(
+        &frame,
+        &y,
+        &ticks(&y, 6, tick_label),
+        "the seed's time over the best, ranked",
+    ));
     let mut line = format!("M{:.1} {:.1}", x.px(0.0), y.px(1.0));
     let mut marks = Html::default();
     for point in points {

@@ -261,9 +261,14 @@ fn others(view: &View<'_>, headline: &ComparisonRecord) -> Html {
     let items: Html = others
         .iter()
         .flat_map(|record| {
-            let first = record.contenders.first().map_or("", |contender| &contender.label);
+            // The finals of a search begin with the author's choice; they are told from the winner's side.
+            let winner = view.winner.as_ref();
+            let against =
+                winner.and_then(|it| derive::place(record, it.kernel, it.params)).unwrap_or(0);
+            let first = record.contenders.get(against).map_or("", |contender| &contender.label);
             let purpose = record.purpose.describe();
-            derive::standings(record, 0).into_iter().skip(1).map(move |standing| {
+            let standings = derive::standings(record, against).into_iter();
+            standings.filter(move |standing| standing.contender != against).map(move |standing| {
                 html!("<li>{}: {}</li>\n", purpose, derive::sentence(first, &standing))
             })
         })

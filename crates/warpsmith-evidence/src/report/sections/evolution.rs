@@ -237,7 +237,11 @@ fn node(view: &View<'_>, evolution: &Evolution<'_>, step: &Step<'_>) -> Html {
     }
     let start = if evolution.seed_s.is_some() { "the seed" } else { "the first correct one" };
     let speedup = step.time_s.zip(evolution.start_s).map(|(time_s, start_s)| {
-        format!(" · {} · {} over {start}", units::time(time_s), words::ratio(start_s / time_s))
+        format!(
+            " · {} · {} over {start} by single times",
+            units::time(time_s),
+            words::ratio(start_s / time_s)
+        )
     });
     html!(
         "<details id='call-{}'><summary><span class='soft'>{}</span> {} <span class='soft'>{} · {}{} · {} tokens</span></summary>\n<div class='call'>{}</div></details>",

@@ -101,14 +101,14 @@ fn best_of_each_kernel(view: &View<'_>, board: &Leaderboard<'_>) -> Html {
             Column::Text("Kernel"),
             Column::Number("Trials"),
             Column::Number("Best time"),
-            Column::Number("Over the author’s choice"),
+            Column::Number("Author’s time over its (single times)"),
             Column::Number("Trial"),
             Column::Text("Parameters"),
         ],
         rows,
     );
     body.push(html!(
-        "<p class='small'>Geometric means over {}, from {}. They rank candidates; the winner’s time, in the summary, is measured again and longer.</p>\n",
+        "<p class='small'>Geometric means over {}, from {}. They rank candidates; the winner’s time, in the summary, is measured again and longer, and its speed-ups are from paired rounds, not ratios of such times.</p>\n",
         board.workloads.join(", "),
         derive::measured_in(board.fidelity)
     ));

@@ -306,10 +306,19 @@ fn warnings(view: &View<'_>, packed: &Packed) -> Html {
         ("the confinement of files and network", &isolation.landlock),
         ("the limits on memory, files and time", &isolation.rlimits),
         ("the sealing of inputs", &isolation.sealed_inputs),
+        ("the dropping of privileges", &isolation.privileges),
     ] {
         if let Guard::Missing { reason } = guard {
             warnings.push(format!("Candidates ran without {name}: {reason}."));
         }
+    }
+    let of_the_winner = view.winner.as_ref().and_then(|winner| {
+        view.data.trials.iter().find(|record| record.trial.id == winner.trial.id)
+    });
+    if let Some(record) = of_the_winner {
+        let trial = &record.trial;
+        let notes = notes::gathered(&trial.notes, &trial.job.workloads);
+        warnings.extend(notes.iter().map(|note| format!("The winner’s trial: {note}")));
     }
     if let Some(comparison) = &view.comparison {
         let names: Vec<&str> =

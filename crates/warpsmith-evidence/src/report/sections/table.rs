@@ -24,7 +24,7 @@ pub(super) fn body(view: &View<'_>) -> Html {
         heading("Parameters", "2", ""),
         heading("Fidelity", "3", ""),
         heading("Verdict", "4", ""),
-        heading("Speed-up", "6", "num"),
+        heading("Ratio of single times", "6", "num"),
         heading("Time", "7", "num"),
     ]
     .into_iter()
@@ -34,7 +34,7 @@ pub(super) fn body(view: &View<'_>) -> Html {
     }
     html!(
         "<noscript><p class='empty'>This table is drawn by JavaScript, which is off. The best of each kernel is listed under <a href='#convergence'>The search over time</a>, and the evidence has everything.</p></noscript>\n\
-         <p>{} Select a number to see the trial’s source, compiler and samples. <em>Speed-up</em> is over the author’s choice of parameters for the same kernel at the same fidelity, and <em>time</em> the geometric mean over the trial’s workloads.</p>\n\
+         <p>{} Select a number to see the trial’s source, compiler and samples. <em>Time</em> is the geometric mean over the trial’s workloads. The <em>ratio of single times</em> divides that of the author’s choice of parameters for the same kernel, at the same fidelity, by it: it ranks, and is not a speed-up of the comparison, whose rounds are paired.</p>\n\
          <div class='controls' id='trial-controls' hidden>\n\
          <label>Filter <input type='search' id='filter-text' placeholder='kernel, parameter, message …' autocomplete='off' spellcheck='false'></label>\n\
          <label>Fidelity <select id='filter-fidelity'><option value=''>all</option></select></label>\n\
