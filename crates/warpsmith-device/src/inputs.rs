@@ -11,6 +11,7 @@ use warpsmith_model::{DType, Hasher};
 use crate::element::{to_bf16_bits, to_f16_bits};
 use crate::parallel;
 use crate::target::TensorPlan;
+use crate::wide::{self, WideLoop};
 
 /// Elements that are drawn together.
 const BLOCK: usize = 128;
@@ -196,19 +197,22 @@ fn uniforms(key: u64, block_idx: usize, units: &mut [f32; BLOCK]) {
 
 /// Draws a block of standard normal numbers.
 fn normals(key: u64, block_idx: usize, units: &mut [f32; BLOCK]) {
-    #[cfg(target_arch = "x86_64")]
-    if std::arch::is_x86_feature_detected!("avx2") {
-        // SAFETY: the processor has the one feature that the function asks for.
-        unsafe { normals_avx2(key, block_idx, units) };
-        return;
-    }
-    normals_body(key, block_idx, units);
+    wide::run(Normals { key, block_idx, units });
 }
 
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2")]
-fn normals_avx2(key: u64, block_idx: usize, units: &mut [f32; BLOCK]) {
-    normals_body(key, block_idx, units);
+struct Normals<'a> {
+    key: u64,
+    block_idx: usize,
+    units: &'a mut [f32; BLOCK],
+}
+
+impl WideLoop for Normals<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        normals_body(self.key, self.block_idx, self.units);
+    }
 }
 
 const TWO_POW_MINUS_24: f32 = 1.0 / 16_777_216.0;

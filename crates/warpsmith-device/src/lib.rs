@@ -22,6 +22,7 @@ pub mod target;
 #[cfg(test)]
 mod testing;
 pub mod trace;
+pub mod wide;
 
 pub use cpu::poison;
 

@@ -1,10 +1,13 @@
 //! The quick way through an output that is right: one pass that vectorises.
 
+use std::marker::PhantomData;
+
 use warpsmith_model::{DType, PlainError};
 
 use super::{Expected, Values};
 use crate::element::{Bf16, Element, F16};
 use crate::parallel;
+use crate::wide::{self, WideLoop};
 
 /// What a pass over an output found.
 pub(super) struct Scan {
@@ -49,23 +52,25 @@ fn scan_best<O: Element, E: Element>(
     expected: &Expected,
     chunks: &[usize],
 ) -> Scan {
-    #[cfg(target_arch = "x86_64")]
-    if std::arch::is_x86_feature_detected!("avx2") {
-        // SAFETY: the processor has the one feature that the function asks for.
-        return unsafe { scan_avx2::<O, E>(out, values, expected, chunks) };
-    }
-    scan_body::<O, E>(out, values, expected, chunks)
+    wide::run(Pass { out, values, expected, chunks, element: PhantomData::<O> })
 }
 
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2")]
-fn scan_avx2<O: Element, E: Element>(
-    out: &[u8],
-    values: &[E],
-    expected: &Expected,
-    chunks: &[usize],
-) -> Scan {
-    scan_body::<O, E>(out, values, expected, chunks)
+/// One pass over chunks of an output whose elements are `O`.
+struct Pass<'a, O, E> {
+    out: &'a [u8],
+    values: &'a [E],
+    expected: &'a Expected,
+    chunks: &'a [usize],
+    element: PhantomData<O>,
+}
+
+impl<O: Element, E: Element> WideLoop for Pass<'_, O, E> {
+    type Output = Scan;
+
+    #[inline(always)]
+    fn run(self) -> Scan {
+        scan_body::<O, E>(self.out, self.values, self.expected, self.chunks)
+    }
 }
 
 /// Sums and maxima run in this many independent lanes, since floating-point reductions may not be
