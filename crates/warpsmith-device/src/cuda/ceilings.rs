@@ -1,20 +1,14 @@
 //! Measures what a CUDA device can do at most, with kernels that go through the same compiler, launch
 //! and clock as every candidate.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use warpsmith_model::lab::Role;
-use warpsmith_model::{Ceilings, CudaInfo, DType, stats};
+use warpsmith_model::{Ceilings, CudaInfo, stats};
 
-use super::COMPILER;
+use super::own;
 use crate::error::DeviceError;
-use crate::target::{
-    Artifact, CaseId, Extent, Fault, GridLaunch, GridProgram, Program, Session, Target, TensorPlan,
-    Unit,
-};
+use crate::target::{Artifact, CaseId, Extent, Fault, Program, Session, Target};
 
-pub(super) const SOURCE: &str = include_str!("ceilings.cu");
 const DEADLINE: Duration = Duration::from_secs(30);
 /// Floats of the arrays that memory is read from and written to: 256 MiB each, beyond every cache.
 const FAR_FLOATS: u64 = 64 << 20;
@@ -35,12 +29,12 @@ pub(crate) fn measure(target: &mut dyn Target, info: &CudaInfo) -> Result<Ceilin
     let artifact = compile(target, info)?;
     let launch_floor_s = floor_with(target, &artifact)?;
     let sms = info.sms;
-    let near = plans(NEAR_FLOATS);
-    let case = stage(target, &near)?;
+    let near = own::plans(NEAR_FLOATS);
+    let case = own::stage(target, &near).map_err(staging)?;
     let blocks = sms * 8;
     let threads = f64::from(blocks * THREADS);
     let mut best = |entry: &str, grid: u32, block: u32, steps: i64, work: f64| {
-        let program = program(&artifact, &near, entry, grid, block, steps);
+        let program = own::program(&artifact, &near, entry, grid, block, steps);
         Ok::<f64, DeviceError>(work / fastest(target, &program, case, entry)?)
     };
     let fma_work = threads * 16.0 * 2.0 * FMA_STEPS as f64;
@@ -52,9 +46,9 @@ pub(crate) fn measure(target: &mut dyn Target, info: &CudaInfo) -> Result<Ceilin
     let cache_bytes_per_s = best("cache_read", blocks, THREADS, CACHE_STEPS, cache_work)?;
     target.unstage(case);
 
-    let far = plans(FAR_FLOATS);
-    let case = stage(target, &far)?;
-    let copy = program(&artifact, &far, "copy", sms * 16, THREADS, 0);
+    let far = own::plans(FAR_FLOATS);
+    let case = own::stage(target, &far).map_err(staging)?;
+    let copy = own::program(&artifact, &far, "copy", sms * 16, THREADS, 0);
     let memory_bytes_per_s = FAR_FLOATS as f64 * 8.0 / fastest(target, &copy, case, "copy")?;
     target.unstage(case);
     Ok(Ceilings {
@@ -75,9 +69,9 @@ pub(crate) fn launch_floor(target: &mut dyn Target, info: &CudaInfo) -> Result<f
 }
 
 fn floor_with(target: &mut dyn Target, artifact: &Artifact) -> Result<f64, DeviceError> {
-    let plans = plans(1024);
-    let case = stage(target, &plans)?;
-    let program = program(artifact, &plans, "empty", 1, 32, 0);
+    let plans = own::plans(1024);
+    let case = own::stage(target, &plans).map_err(staging)?;
+    let program = own::program(artifact, &plans, "empty", 1, 32, 0);
     let cases = vec![case; EMPTY_LAUNCHES];
     let opened = target.open(&program, &cases, DEADLINE);
     let mut session = opened.map_err(|source| failed("empty", source))?;
@@ -94,81 +88,8 @@ fn floor_with(target: &mut dyn Target, artifact: &Artifact) -> Result<f64, Devic
 }
 
 fn compile(target: &mut dyn Target, info: &CudaInfo) -> Result<Artifact, DeviceError> {
-    compile_source(target, info, "ceilings.cu", SOURCE)
-}
-
-/// Compiles a source of ours, whose kernels take arrays of inputs and outputs, their floats, and steps.
-pub(super) fn compile_source(
-    target: &mut dyn Target,
-    info: &CudaInfo,
-    file_name: &str,
-    source: &str,
-) -> Result<Artifact, DeviceError> {
-    let unit = Unit {
-        file_name: file_name.to_string(),
-        source: source.to_string(),
-        headers: Vec::new(),
-        entries: Vec::new(),
-        signature: Vec::new(),
-        defines: Vec::new(),
-        compiler: COMPILER.to_string(),
-        flags: vec![format!("--gpu-architecture={}", info.arch)],
-        deadline: DEADLINE,
-    };
-    target.compile(&unit).map_err(|source| failed("compiling", source))
-}
-
-/// Describes an input and an output of this many floats.
-pub(super) fn plans(floats: u64) -> Vec<TensorPlan> {
-    [("x", Role::Input), ("z", Role::Output)]
-        .map(|(name, role)| TensorPlan {
-            name: name.to_string(),
-            shape: vec![floats],
-            dtype: DType::F32,
-            role,
-        })
-        .to_vec()
-}
-
-/// Stages an input.
-pub(super) fn stage(target: &mut dyn Target, plans: &[TensorPlan]) -> Result<CaseId, DeviceError> {
-    // Values around a half, all different: the power that arithmetic draws depends on the data.
-    let value =
-        |idx: usize| 0.5f32 + ((idx.wrapping_mul(2_654_435_761) >> 8) & 0xffff) as f32 * 1e-6;
-    let content: Vec<u8> =
-        (0..plans[0].elements()).flat_map(|idx| value(idx).to_ne_bytes()).collect();
-    target.stage(plans, &Arc::new(vec![content])).map_err(|source| failed("staging inputs", source))
-}
-
-/// Binds one launch.
-pub(super) fn program(
-    artifact: &Artifact,
-    plans: &[TensorPlan],
-    entry: &str,
-    grid: u32,
-    block: u32,
-    steps: i64,
-) -> Program {
-    Program {
-        artifact: artifact.clone(),
-        tensors: plans.to_vec(),
-        axes: vec![plans[0].elements() as i64, steps],
-        scalars: Vec::new(),
-        scratch: Vec::new(),
-        launches: Vec::new(),
-        grid: Some(GridProgram {
-            launches: vec![GridLaunch {
-                entry: entry.to_string(),
-                grid: [grid, 1, 1],
-                block: [block, 1, 1],
-                cluster: [1, 1, 1],
-                smem_bytes: 0,
-            }],
-            maps: Vec::new(),
-            scalar_types: Vec::new(),
-        }),
-        gemm: None,
-    }
+    own::compile(target, info, "ceilings.cu", own::CEILINGS)
+        .map_err(|source| failed("compiling", source))
 }
 
 fn fastest(
@@ -185,6 +106,10 @@ fn fastest(
         best_s = best_s.min(clocked.elapsed_s);
     }
     Ok(best_s)
+}
+
+fn staging(source: Fault) -> DeviceError {
+    failed("staging inputs", source)
 }
 
 fn failed(what: &str, source: Fault) -> DeviceError {

@@ -3,8 +3,7 @@
 
 use warpsmith_model::CudaInfo;
 
-use super::ceilings::{compile_source, plans, program, stage};
-use crate::error::DeviceError;
+use super::own;
 use crate::target::{CaseId, Fault, Program, Sanitizer, Target};
 
 const FLAWED: &str = include_str!("controls.cu");
@@ -19,7 +18,7 @@ pub(super) fn harmless(
     target: &mut dyn Target,
     info: &CudaInfo,
 ) -> Result<(Program, CaseId), Fault> {
-    prepare(target, info, "ceilings.cu", super::ceilings::SOURCE, "copy")
+    prepare(target, info, "ceilings.cu", own::CEILINGS, "copy")
 }
 
 /// Returns a kernel that does what a tool is there to find, with inputs.
@@ -55,17 +54,10 @@ fn prepare(
     source: &str,
     entry: &str,
 ) -> Result<(Program, CaseId), Fault> {
-    let ours = |error: DeviceError| match error {
-        DeviceError::Target { source, .. } => source,
-        other => Fault::Broken {
-            what: "preparing a kernel for the sanitizers".to_string(),
-            source: std::io::Error::other(other.to_string()),
-        },
-    };
-    let artifact = compile_source(target, info, file_name, source).map_err(ours)?;
-    let plans = plans(FLOATS);
-    let case = stage(target, &plans).map_err(ours)?;
-    Ok((program(&artifact, &plans, entry, 1, THREADS, 0), case))
+    let artifact = own::compile(target, info, file_name, source)?;
+    let plans = own::plans(FLOATS);
+    let case = own::stage(target, &plans)?;
+    Ok((own::program(&artifact, &plans, entry, 1, THREADS, 0), case))
 }
 
 #[cfg(test)]

@@ -21,6 +21,7 @@ mod monitor;
 pub mod ncu;
 mod nvcc;
 mod nvrtc;
+pub mod own;
 mod process;
 mod ranges;
 pub mod readiness;
