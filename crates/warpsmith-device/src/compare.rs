@@ -21,9 +21,9 @@ use crate::corpus::{Case, Corpus, Want};
 use crate::error::DeviceError;
 use crate::evaluate::{
     Look, ProgramError, Stop, Subject, input_changed, judge_case, launch_outcome, output_bytes,
-    system_seed,
 };
 use crate::poison::Poison;
+use crate::system_seed;
 use crate::target::{
     Artifact, CaseId, Extent, Fault, Program, Session, Surroundings, Target, Unit,
 };

@@ -15,7 +15,7 @@ pub mod error;
 pub mod evaluate;
 pub mod fake;
 pub mod inputs;
-mod parallel;
+pub mod parallel;
 pub mod profile;
 mod sys;
 pub mod target;
@@ -23,6 +23,8 @@ pub mod target;
 mod testing;
 pub mod trace;
 pub mod wide;
+
+use std::hash::{BuildHasher, Hasher, RandomState};
 
 pub use cpu::poison;
 
@@ -48,6 +50,12 @@ pub fn die_with_parent() -> std::io::Result<()> {
 /// Returns the bytes of memory that programs could still get; none where the system does not say.
 pub fn available_memory_bytes() -> Option<usize> {
     sys::memory::available_bytes()
+}
+
+/// Returns a number from the system's randomness (the standard library seeds its hash tables with
+/// it), for choices that no candidate may foresee.
+pub fn system_seed() -> u64 {
+    RandomState::new().build_hasher().finish()
 }
 
 /// Kills everything that this process started, and what that started: workers, candidates, compilers.

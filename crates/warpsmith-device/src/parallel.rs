@@ -5,13 +5,13 @@ const LEAST_ELEMENTS: usize = 1 << 18;
 
 /// Fills a slice piece by piece: `fill` is told where a piece begins and gets the piece. Pieces begin at
 /// multiples of `unit`.
-pub(crate) fn fill<T: Send>(slice: &mut [T], unit: usize, fill: impl Fn(usize, &mut [T]) + Sync) {
+pub fn fill<T: Send>(slice: &mut [T], unit: usize, fill: impl Fn(usize, &mut [T]) + Sync) {
     let elements = slice.len();
     fill_from(slice, unit, elements, fill);
 }
 
 /// Fills a slice from `elements` others; it may itself be short.
-pub(crate) fn fill_from<T: Send>(
+pub fn fill_from<T: Send>(
     slice: &mut [T],
     unit: usize,
     elements: usize,
@@ -32,7 +32,7 @@ pub(crate) fn fill_from<T: Send>(
 }
 
 /// Maps pieces of a slice, in order; `elements` is how much work they are together.
-pub(crate) fn map_pieces<T: Sync, R: Send>(
+pub fn map_pieces<T: Sync, R: Send>(
     slice: &[T],
     elements: usize,
     map: impl Fn(&[T]) -> R + Sync,

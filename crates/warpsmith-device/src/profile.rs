@@ -12,7 +12,7 @@ use warpsmith_model::{
 };
 
 use crate::corpus::{Corpus, Want};
-use crate::cpu::artifacts;
+use crate::cpu::{WorkFolder, build_dir};
 use crate::cuda::ncu::{self, Ncu, NoRecording};
 use crate::cuda::{resources, sass, toolkit};
 use crate::error::DeviceError;
@@ -98,10 +98,10 @@ fn record(
     cache_dir: &Path,
     files: &mut Vec<FileBlob>,
 ) -> Result<(CounterSource, Vec<LaunchRow>), Fault> {
-    let folder =
-        artifacts::WorkFolder::create(&artifacts::build_dir(cache_dir)).map_err(|source| {
-            Fault::Broken { what: format!("making a folder in {}", cache_dir.display()), source }
-        })?;
+    let folder = WorkFolder::create(&build_dir(cache_dir)).map_err(|source| Fault::Broken {
+        what: format!("making a folder in {}", cache_dir.display()),
+        source,
+    })?;
     let recorded = ncu::record(ncu, folder.path(), |watcher| {
         target.watch(watcher, &[(program, case)], WATCH_DEADLINE)
     });

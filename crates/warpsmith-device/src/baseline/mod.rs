@@ -30,7 +30,7 @@ use crate::target::{
     Artifact, CaseId, Clocked, Contents, Extent, Fault, Program, Session, Target, TensorPlan, Unit,
 };
 use conversation::{Conversation, Role as InterpreterRole};
-pub(crate) use reference::{Call, ScriptReference};
+pub use reference::{Call, ScriptReference};
 pub use script::run_script;
 
 /// The classes that the worker uses come before it: both are one program.

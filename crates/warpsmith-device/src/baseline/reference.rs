@@ -18,25 +18,25 @@ const WORKER: &str = include_str!("worker_reference.py");
 
 /// A running interpreter with the reference loaded.
 #[derive(Debug)]
-pub(crate) struct ScriptReference {
+pub struct ScriptReference {
     conversation: Conversation,
     versions: String,
 }
 
 /// The shape that a reference answers for.
 #[derive(Clone, Debug)]
-pub(crate) struct Call {
+pub struct Call {
     /// The axes, by name.
-    pub(crate) axes: Vec<(String, i64)>,
+    pub axes: Vec<(String, i64)>,
     /// The scalars, by name.
-    pub(crate) scalars: Vec<(String, f64)>,
+    pub scalars: Vec<(String, f64)>,
     /// The tensors, all of them f64.
-    pub(crate) tensors: Vec<TensorPlan>,
+    pub tensors: Vec<TensorPlan>,
 }
 
 impl ScriptReference {
     /// Starts an interpreter and lets it load the script.
-    pub(crate) fn start(
+    pub fn start(
         interpreter: &Path,
         path: &str,
         script: &ReferenceScript,
@@ -59,12 +59,12 @@ impl ScriptReference {
     }
 
     /// Returns the versions of Python and of the libraries that compute, in words.
-    pub(crate) fn versions(&self) -> &str {
+    pub fn versions(&self) -> &str {
         &self.versions
     }
 
     /// Computes the outputs for inputs, both as bytes of f64; returns the seconds that it took, too.
-    pub(crate) fn run(
+    pub fn run(
         &mut self,
         call: &Call,
         inputs: &[Vec<u8>],

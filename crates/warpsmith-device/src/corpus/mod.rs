@@ -55,7 +55,7 @@ impl CorpusOptions {
     /// Returns options with a cache folder and a share of the memory that is free now.
     pub fn new(cache_dir: Option<PathBuf>) -> Self {
         // A quarter: inputs and answers are also copied, to a device or to a process.
-        let free_bytes = crate::sys::memory::available_bytes().unwrap_or(0);
+        let free_bytes = crate::available_memory_bytes().unwrap_or(0);
         Self {
             cache_dir,
             memory_bytes: (free_bytes / 4).max(LEAST_MEMORY_BYTES),

@@ -110,11 +110,11 @@ pub(crate) fn lock(cache_dir: &Path, key: &BlobId) -> io::Result<File> {
 
 /// A folder for one build that is removed when dropped.
 #[derive(Debug)]
-pub(crate) struct WorkFolder(PathBuf);
+pub struct WorkFolder(PathBuf);
 
 impl WorkFolder {
     /// Creates a new folder that only this user can enter.
-    pub(crate) fn create(parent: &Path) -> io::Result<Self> {
+    pub fn create(parent: &Path) -> io::Result<Self> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         fs::create_dir_all(parent)?;
         let process = std::process::id();
@@ -131,7 +131,7 @@ impl WorkFolder {
     }
 
     /// Returns its path.
-    pub(crate) fn path(&self) -> &Path {
+    pub fn path(&self) -> &Path {
         &self.0
     }
 }
@@ -144,7 +144,7 @@ impl Drop for WorkFolder {
 }
 
 /// Returns where builds happen.
-pub(crate) fn build_dir(cache_dir: &Path) -> PathBuf {
+pub fn build_dir(cache_dir: &Path) -> PathBuf {
     cache_dir.join("build")
 }
 

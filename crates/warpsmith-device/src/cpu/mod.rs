@@ -51,6 +51,7 @@ use std::time::Duration;
 use warpsmith_model::lab::Role;
 use warpsmith_model::{BlobId, CrashCause, DeviceInfo, Environment, Guard, Isolation};
 
+pub use artifacts::{WorkFolder, build_dir};
 pub(crate) use compile::write_below;
 pub use compile::{compile_unit, expect_many};
 pub use quiet::{

@@ -31,9 +31,9 @@ use super::outputs::Outputs;
 use super::plan::{Hello, Plan};
 use super::poison::Poison;
 use super::runner::RUNNER_ARGUMENT;
-use crate::evaluate::system_seed;
 use crate::sys::process::{ChildState, OwnedChild, allow_cpu_time};
 use crate::sys::{futex, socket};
+use crate::system_seed;
 use crate::target::{Clocked, Extent, Fault, LaunchPlan, Session};
 
 /// How long the worker sleeps at most before it looks whether the runner still lives. A runner that

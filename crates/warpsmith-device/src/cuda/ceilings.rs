@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use warpsmith_model::{Ceilings, CudaInfo, stats};
 
-use super::own;
+use crate::cuda::own;
 use crate::error::DeviceError;
 use crate::target::{Artifact, CaseId, Extent, Fault, Program, Session, Target};
 

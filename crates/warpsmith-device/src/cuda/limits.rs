@@ -15,7 +15,7 @@ const THREAD_UNIT: u32 = 32;
 const MOST_CLUSTER_BLOCKS: u32 = 16;
 
 /// Says what is wrong with a launch, and what to do.
-pub(crate) fn check_launch(launch: &GridLaunch) -> Result<(), String> {
+pub fn check_launch(launch: &GridLaunch) -> Result<(), String> {
     let threads: u64 = launch.block.iter().map(|extent| u64::from(*extent)).product();
     if threads > 1024 {
         return Err(format!("a block of {threads} threads; 1024 is the limit"));
@@ -38,7 +38,7 @@ pub(crate) fn check_launch(launch: &GridLaunch) -> Result<(), String> {
 }
 
 /// Says what is wrong with a tensor map, and what to do.
-pub(crate) fn check_map(map: &TensorMapPlan, tensor: &TensorPlan) -> Result<(), String> {
+pub fn check_map(map: &TensorMapPlan, tensor: &TensorPlan) -> Result<(), String> {
     let size = tensor.dtype.size() as u64;
     let elements: u64 = map.extents.iter().product();
     if elements != tensor.elements() as u64 {

@@ -14,7 +14,7 @@ mod cublaslt;
 mod driver;
 mod failure;
 pub mod identity;
-pub(crate) mod limits;
+pub mod limits;
 pub mod loops;
 mod mapped;
 mod monitor;
@@ -109,7 +109,7 @@ pub struct CudaConfig {
 
 /// The name that a unit gives as its compiler when there is nothing to compile: the program is a product
 /// that cuBLASLt computes.
-pub(crate) const CUBLASLT: &str = "cublaslt";
+pub const CUBLASLT: &str = "cublaslt";
 
 /// Says whether there is a CUDA driver on this machine.
 pub fn has_driver() -> bool {

@@ -1,6 +1,5 @@
 //! What one evaluation carries along: the candidate, its builds, its sessions, its notes.
 
-use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -17,6 +16,7 @@ use crate::clock;
 use crate::corpus::{Case, Corpus};
 use crate::cuda::CUBLASLT;
 use crate::error::DeviceError;
+use crate::system_seed;
 use crate::target::{
     Artifact, CaseId, Clocked, Extent, Fault, LaunchPlan, Program, Session, Surroundings, Target,
     TensorPlan, Unit,
@@ -581,12 +581,6 @@ pub(crate) fn launch_outcome(subject: &Subject<'_>, workload: &str, fault: Fault
             Stop::Broken(DeviceError::Target { doing, source: fault })
         }
     }
-}
-
-/// Returns a number from the system's randomness (the standard library seeds its hash tables with
-/// it), for choices that no candidate may foresee.
-pub(crate) fn system_seed() -> u64 {
-    RandomState::new().build_hasher().finish()
 }
 
 /// Says that a case's input has other contents than it had.

@@ -45,7 +45,7 @@ use crate::target::Target;
 use bench::Bench;
 pub use bench::compiler_timed_out;
 pub(crate) use bench::{
-    Look, ProgramError, Stop, Subject, input_changed, judge_case, launch_outcome, system_seed,
+    Look, ProgramError, Stop, Subject, input_changed, judge_case, launch_outcome,
 };
 pub(crate) use timing::output_bytes;
 
