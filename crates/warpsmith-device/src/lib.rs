@@ -1,32 +1,43 @@
 //! Compiles, runs, checks and times candidates. The only crate with `unsafe`.
 
 pub mod baseline;
-pub mod bind;
-pub mod ceilings;
-pub mod check;
-pub mod clock;
-pub mod compare;
-pub mod corpus;
-pub mod coverage;
 pub mod cpu;
 pub mod cuda;
-mod element;
-pub mod error;
-pub mod evaluate;
-pub mod fake;
-pub mod inputs;
 pub mod parallel;
-pub mod profile;
 mod sys;
 pub mod target;
-#[cfg(test)]
-mod testing;
 pub mod trace;
 pub mod wide;
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 
 pub use cpu::poison;
+/// What judges, on its way into a crate of its own.
+#[path = "../../warpsmith-gate/src"]
+mod gate {
+    pub mod bind;
+    pub mod ceilings;
+    pub mod check;
+    pub mod clock;
+    pub mod compare;
+    pub mod corpus;
+    pub mod coverage;
+    pub(crate) mod element;
+    pub mod error;
+    pub mod evaluate;
+    pub mod fake;
+    pub mod inputs;
+    pub mod profile;
+    #[cfg(test)]
+    pub(crate) mod testing;
+}
+
+pub(crate) use gate::element;
+#[cfg(test)]
+pub(crate) use gate::testing;
+pub use gate::{
+    bind, ceilings, check, clock, compare, corpus, coverage, error, evaluate, fake, inputs, profile,
+};
 
 /// Compiles a unit for the target that its compiler is for, or finds it in the cache. Needs no target
 /// and may be called by several threads and processes at once.
