@@ -1,4 +1,4 @@
-//! Compiles, runs, checks and times candidates. The only crate with `unsafe`.
+//! Compiles and runs programs under the harness's clock. The only crate with `unsafe`.
 
 pub mod baseline;
 pub mod cpu;
@@ -12,32 +12,6 @@ pub mod wide;
 use std::hash::{BuildHasher, Hasher, RandomState};
 
 pub use cpu::poison;
-/// What judges, on its way into a crate of its own.
-#[path = "../../warpsmith-gate/src"]
-mod gate {
-    pub mod bind;
-    pub mod ceilings;
-    pub mod check;
-    pub mod clock;
-    pub mod compare;
-    pub mod corpus;
-    pub mod coverage;
-    pub(crate) mod element;
-    pub mod error;
-    pub mod evaluate;
-    pub mod fake;
-    pub mod inputs;
-    pub mod profile;
-    #[cfg(test)]
-    pub(crate) mod testing;
-}
-
-pub(crate) use gate::element;
-#[cfg(test)]
-pub(crate) use gate::testing;
-pub use gate::{
-    bind, ceilings, check, clock, compare, corpus, coverage, error, evaluate, fake, inputs, profile,
-};
 
 /// Compiles a unit for the target that its compiler is for, or finds it in the cache. Needs no target
 /// and may be called by several threads and processes at once.
@@ -61,6 +35,11 @@ pub fn die_with_parent() -> std::io::Result<()> {
 /// Returns the bytes of memory that programs could still get; none where the system does not say.
 pub fn available_memory_bytes() -> Option<usize> {
     sys::memory::available_bytes()
+}
+
+/// Returns the processor time of this process and of its ended children, in seconds.
+pub fn processor_s() -> f64 {
+    sys::process::processor_s()
 }
 
 /// Returns a number from the system's randomness (the standard library seeds its hash tables with

@@ -1,7 +1,7 @@
 //! Measures the harness itself: how fast inputs are made and outputs judged, what the machine can
 //! do at most, and what a trial costs beyond its compiler and its kernel.
 //!
-//! `cargo run --release -p warpsmith-device --example gate_speed -- labs/saxpy n64k`
+//! `cargo run --release -p warpsmith-gate --example gate_speed -- labs/saxpy n64k`
 //!
 //! Workloads follow the lab; none means all. The rest of a trial is given in seconds by the wall
 //! and in seconds of processor time, which a busy machine does not distort as much.
@@ -12,11 +12,12 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use warpsmith_device::check::{Budget, Coverage, Expected, Values, compare};
-use warpsmith_device::corpus::{Corpus, CorpusOptions};
 use warpsmith_device::cpu::{Cpu, CpuConfig, RUNNER_ARGUMENT, runner_main};
+use warpsmith_device::processor_s;
 use warpsmith_device::target::TensorPlan;
-use warpsmith_device::{ceilings, evaluate, inputs};
+use warpsmith_gate::check::{Budget, Coverage, Expected, Values, compare};
+use warpsmith_gate::corpus::{Corpus, CorpusOptions};
+use warpsmith_gate::{ceilings, evaluate, inputs};
 use warpsmith_model::lab::{Distribution, LabFiles, Role, Tolerance};
 use warpsmith_model::{
     BlobId, Candidate, CandidateId, DType, FORMAT_VERSION, Fidelity, Job, Lab, Origin, Request,
@@ -175,23 +176,6 @@ fn timed<T>(mut run: impl FnMut() -> T) -> (T, f64) {
         }
         best_s = elapsed_s;
     }
-}
-
-/// Returns the processor time of this process and of its ended children.
-fn processor_s() -> f64 {
-    let seconds = |who: libc::c_int| {
-        // SAFETY: zero bytes are a valid `rusage`, and the call fills it.
-        let usage = unsafe {
-            let mut usage: libc::rusage = std::mem::zeroed();
-            libc::getrusage(who, &raw mut usage);
-            usage
-        };
-        [usage.ru_utime, usage.ru_stime]
-            .iter()
-            .map(|time| time.tv_sec as f64 + time.tv_usec as f64 * 1e-6)
-            .sum::<f64>()
-    };
-    seconds(libc::RUSAGE_SELF) + seconds(libc::RUSAGE_CHILDREN)
 }
 
 fn load(dir: &Path) -> Lab {

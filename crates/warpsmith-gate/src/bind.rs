@@ -3,6 +3,11 @@
 
 use std::time::Duration;
 
+use warpsmith_device::cuda::limits;
+use warpsmith_device::target::{
+    Argument, Artifact, GemmPlan, GridLaunch, GridProgram, LaunchPlan, Program, TensorMapPlan,
+    TensorPlan, Unit,
+};
 use warpsmith_model::lab::{
     Baseline, BaselineProgram, Kernel, ReferenceProgram, Role, Scalar, ScalarDraw, ScalarType,
     TargetKind, allowed_flags, is_compiler_name, lookup_all, refused_flag,
@@ -11,12 +16,7 @@ use warpsmith_model::rng::Rng;
 use warpsmith_model::roofline::WorkSize;
 use warpsmith_model::{DType, DeviceInfo, Expr, Lab, Params, Value, lab::Workload};
 
-use crate::cuda::limits;
 use crate::error::DeviceError;
-use crate::target::{
-    Argument, Artifact, GemmPlan, GridLaunch, GridProgram, LaunchPlan, Program, TensorMapPlan,
-    TensorPlan, Unit,
-};
 
 /// The tunable that chooses the compiler.
 const COMPILER_TUNABLE: &str = "CC";

@@ -6,18 +6,20 @@
 //! each is looked at over the whole time, until none of them rises any more. What memory can do is the best
 //! of several mixes of reading and writing.
 
+mod cuda;
+
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use warpsmith_device::target::{
+    Argument, Artifact, CaseId, Extent, Fault, LaunchPlan, Program, Session, Target, TensorPlan,
+    Unit,
+};
 use warpsmith_model::lab::Role;
 use warpsmith_model::{Ceilings, DType, stats};
 
 use crate::clock;
 use crate::error::DeviceError;
-use crate::target::{
-    Argument, Artifact, CaseId, Extent, Fault, LaunchPlan, Program, Session, Target, TensorPlan,
-    Unit,
-};
 
 const SOURCE: &str = include_str!("ceilings.c");
 const FILE_NAME: &str = "ceilings.c";
@@ -78,9 +80,9 @@ const READING_S: f64 = 0.003;
 
 /// Measures the ceilings; takes one to two seconds, and about three on a machine that is busy.
 pub fn measure(target: &mut dyn Target) -> Result<Ceilings, DeviceError> {
-    let _step = crate::trace::step("measuring ceilings");
+    let _step = warpsmith_device::trace::step("measuring ceilings");
     if let Some(info) = target.info().cuda.clone() {
-        return crate::cuda::ceilings::measure(target, &info);
+        return cuda::measure(target, &info);
     }
     let artifact = compile(target)?;
     let launch_floor_s = floor_with(target, &artifact)?;
@@ -378,7 +380,7 @@ fn reached(rates: &[f64], impossible_per_s: f64) -> f64 {
 /// Measures the time of an empty launch alone.
 pub fn launch_floor(target: &mut dyn Target) -> Result<f64, DeviceError> {
     if let Some(info) = target.info().cuda.clone() {
-        return crate::cuda::ceilings::launch_floor(target, &info);
+        return cuda::launch_floor(target, &info);
     }
     let artifact = compile(target)?;
     floor_with(target, &artifact)

@@ -6,6 +6,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use warpsmith_device::baseline::Python;
+use warpsmith_device::poison::Poison;
+use warpsmith_device::target::{
+    Artifact, CaseId, Extent, Fault, Program, Session, Surroundings, Target, Unit,
+};
+use warpsmith_device::{system_seed, trace};
 use warpsmith_model::lab::{Baseline, BaselineProgram, Kernel, TargetKind, Workload};
 use warpsmith_model::rng::Rng;
 use warpsmith_model::stats::paired_speedup;
@@ -14,7 +20,6 @@ use warpsmith_model::{
     FORMAT_VERSION, Lab, MissingBaseline, Outcome, PairedRounds, Params, Stage, Verdict,
 };
 
-use crate::baseline::Python;
 use crate::bind;
 use crate::clock::{self, Reading};
 use crate::corpus::{Case, Corpus, Want};
@@ -22,12 +27,6 @@ use crate::error::DeviceError;
 use crate::evaluate::{
     Look, ProgramError, Stop, Subject, input_changed, judge_case, launch_outcome, output_bytes,
 };
-use crate::poison::Poison;
-use crate::system_seed;
-use crate::target::{
-    Artifact, CaseId, Extent, Fault, Program, Session, Surroundings, Target, Unit,
-};
-use crate::trace;
 
 /// One side of a comparison.
 #[derive(Clone, Copy, Debug)]

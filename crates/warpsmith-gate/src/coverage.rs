@@ -14,6 +14,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use serde::Deserialize;
+use warpsmith_device::target::{Argument, Artifact, Program, Unit};
 use warpsmith_model::lab::{Kernel, Range, Role, ScalarType, TargetKind, Workload};
 use warpsmith_model::rng::Rng;
 use warpsmith_model::{BlobId, DType, DeviceInfo, Lab, Params};
@@ -21,7 +22,6 @@ use warpsmith_model::{BlobId, DType, DeviceInfo, Lab, Params};
 use crate::bind;
 use crate::error::DeviceError;
 use crate::inputs;
-use crate::target::{Argument, Artifact, Program, Unit};
 
 /// Shapes that are drawn from the lab's ranges, beside its proof shapes.
 const DRAWN_SHAPES: usize = 12;

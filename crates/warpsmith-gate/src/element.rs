@@ -1,9 +1,8 @@
 //! Element types as bytes: rounding to them, reading them back. IEEE half precision and bfloat16
 //! are converted here by hand; the rest is the language's own.
 
+use warpsmith_device::parallel;
 use warpsmith_model::DType;
-
-use crate::parallel;
 
 /// A type that elements are read as.
 pub(crate) trait Element: Copy {

@@ -3,9 +3,8 @@
 
 use std::path::PathBuf;
 
+use warpsmith_device::target::Fault;
 use warpsmith_model::EvalError;
-
-use crate::target::Fault;
 
 /// Why there is no finding.
 #[derive(Debug, thiserror::Error)]

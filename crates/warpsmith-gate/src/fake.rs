@@ -2,7 +2,7 @@
 //! [`Target`] and [`Session`], with any output, any time and any fault at any moment.
 //!
 //! ```
-//! use warpsmith_device::fake::Fake;
+//! use warpsmith_gate::fake::Fake;
 //! let mut fake = Fake::new();
 //! fake.kernel("00_naive.c", |call| {
 //!     let x = call.input(0);
@@ -18,15 +18,15 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Duration;
 
+use warpsmith_device::poison::{Poison, fill_poison};
+use warpsmith_device::target::{
+    Artifact, CaseId, Clocked, Contents, Extent, Fault, Program, Sanitized, Sanitizer, Sanitizers,
+    Session, Surroundings, Target, TensorPlan, Unit,
+};
 use warpsmith_model::lab::Role;
 use warpsmith_model::{BlobId, DeviceInfo, DeviceState, Hasher};
 
 use crate::element::{narrow, widen};
-use crate::poison::{Poison, fill_poison};
-use crate::target::{
-    Artifact, CaseId, Clocked, Contents, Extent, Fault, Program, Sanitized, Sanitizer, Sanitizers,
-    Session, Surroundings, Target, TensorPlan, Unit,
-};
 
 type State = Rc<RefCell<dyn FnMut() -> DeviceState>>;
 type Judge = Box<dyn FnMut(Sanitizer, &Program, &[Vec<u8>]) -> Result<Sanitized, Fault>>;

@@ -4,14 +4,14 @@
 //! arithmetic is plain single precision without library functions, so they are the same bits on
 //! every machine. Blocks of [`BLOCK`] elements are drawn at a time, in loops that vectorise.
 
+use warpsmith_device::parallel;
+use warpsmith_device::target::TensorPlan;
+use warpsmith_device::wide::{self, WideLoop};
 use warpsmith_model::lab::{Distribution, Inputs, Role};
 use warpsmith_model::rng::{Rng, mix};
 use warpsmith_model::{DType, Hasher};
 
 use crate::element::{to_bf16_bits, to_f16_bits};
-use crate::parallel;
-use crate::target::TensorPlan;
-use crate::wide::{self, WideLoop};
 
 /// Elements that are drawn together.
 const BLOCK: usize = 128;

@@ -4,6 +4,10 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
+use warpsmith_device::cpu::{WorkFolder, build_dir};
+use warpsmith_device::cuda::ncu::{self, Ncu, NoRecording};
+use warpsmith_device::cuda::{resources, sass, toolkit};
+use warpsmith_device::target::{Artifact, CaseId, Fault, GridLaunch, Program, Target, Unit};
 use warpsmith_model::diagnose::table::LaunchRow;
 use warpsmith_model::lab::{Kernel, Workload};
 use warpsmith_model::{
@@ -12,12 +16,8 @@ use warpsmith_model::{
 };
 
 use crate::corpus::{Corpus, Want};
-use crate::cpu::{WorkFolder, build_dir};
-use crate::cuda::ncu::{self, Ncu, NoRecording};
-use crate::cuda::{resources, sass, toolkit};
 use crate::error::DeviceError;
 use crate::evaluate::{ProgramError, Subject};
-use crate::target::{Artifact, CaseId, Fault, GridLaunch, Program, Target, Unit};
 
 /// How long one step under the profiler may take: it runs every launch some forty times.
 const WATCH_DEADLINE: Duration = Duration::from_secs(120);
@@ -171,8 +171,9 @@ fn instructions(artifact: &Artifact, cache_dir: &Path) -> BTreeMap<String, u32> 
 
 #[cfg(test)]
 mod tests {
+    use warpsmith_device::target::GridProgram;
+
     use super::*;
-    use crate::target::GridProgram;
 
     fn launch(entry: &str, blocks: u32) -> GridLaunch {
         GridLaunch {

@@ -3,6 +3,7 @@
 
 use std::path::PathBuf;
 
+use warpsmith_device::target::{Fault, Target};
 use warpsmith_model::lab::LabFiles;
 use warpsmith_model::{
     Candidate, CandidateId, Environment, FORMAT_VERSION, Fidelity, Guard, Isolation, Job, Lab,
@@ -11,7 +12,6 @@ use warpsmith_model::{
 
 use crate::corpus::{Corpus, CorpusOptions};
 use crate::fake::{Fake, FakeCall};
-use crate::target::{Fault, Target};
 
 const LAB: &str = r#"
 format = 1

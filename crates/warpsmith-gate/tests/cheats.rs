@@ -10,11 +10,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use tempfile::TempDir;
-use warpsmith_device::ceilings;
-use warpsmith_device::corpus::{Corpus, CorpusOptions};
 use warpsmith_device::cpu::{Cpu, CpuConfig};
-use warpsmith_device::evaluate::evaluate;
 use warpsmith_device::target::Target;
+use warpsmith_gate::ceilings;
+use warpsmith_gate::corpus::{Corpus, CorpusOptions};
+use warpsmith_gate::evaluate::evaluate;
 use warpsmith_model::lab::{Kernel, LabFiles};
 use warpsmith_model::{
     BlobId, Candidate, CandidateId, Ceilings, Environment, FORMAT_VERSION, Fidelity, Finding,
@@ -271,7 +271,7 @@ impl Bench {
         let cache = tempfile::tempdir().expect("a folder");
         let config = CpuConfig {
             cache_dir: cache.path().to_path_buf(),
-            runner_exe: Some(PathBuf::from(env!("CARGO_BIN_EXE_warpsmith-runner"))),
+            runner_exe: Some(PathBuf::from(env!("CARGO_BIN_EXE_warpsmith-gate-runner"))),
             threads: None,
         };
         Self { cpu: Cpu::new(config).expect("a target"), cache }

@@ -16,12 +16,13 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use warpsmith_device::compile_unit;
 use warpsmith_device::cpu::{
     Holder, PATIENCE, Quiet, QuietGuard, device_lock_paths, expect_many, quiet_lock,
     quiet_lock_path, quiet_lock_within,
 };
 use warpsmith_device::target::Unit;
-use warpsmith_device::{bind, compile_unit, evaluate};
+use warpsmith_gate::{bind, evaluate};
 use warpsmith_model::lab::{Grid, Kernel, Launch, Scratch, TargetKind, TensorMap, lookup_all};
 use warpsmith_model::{
     Answer, Ask, Blob, BlobId, Build, Candidate, CompareRequest, ContenderRequest, CrashCause,

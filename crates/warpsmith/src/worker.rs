@@ -8,13 +8,13 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use warpsmith_device::compare::{CompareOptions, Entrant, EntrantKind};
-use warpsmith_device::corpus::{Corpus, CorpusOptions};
 use warpsmith_device::cpu::{Cpu, CpuConfig, Quiet};
 use warpsmith_device::cuda::{Cuda, CudaConfig};
-use warpsmith_device::error::DeviceError;
 use warpsmith_device::target::{Fault, Target};
-use warpsmith_device::{ceilings, compare, evaluate, profile};
+use warpsmith_gate::compare::{CompareOptions, Entrant, EntrantKind};
+use warpsmith_gate::corpus::{Corpus, CorpusOptions};
+use warpsmith_gate::error::DeviceError;
+use warpsmith_gate::{ceilings, compare, evaluate, profile};
 use warpsmith_model::lab::{Kernel, TargetKind, parse_kernel};
 use warpsmith_model::{
     Answer, Ask, Ceilings, CompareRequest, ContenderRequest, Environment, Finding, KernelText, Lab,

@@ -7,8 +7,6 @@
 //! [`compile_main`] is what a binary calls when it finds itself started as a compile process.
 
 mod arena;
-#[path = "../../../warpsmith-gate/src/ceilings/cuda.rs"]
-pub(crate) mod ceilings;
 mod compile;
 mod controls;
 mod cublaslt;

@@ -220,3 +220,20 @@ pub(crate) fn pin(cpu: usize) -> io::Result<()> {
     };
     check(result).map(|_| ())
 }
+
+/// Returns the processor time of this process and of its ended children.
+pub(crate) fn processor_s() -> f64 {
+    let seconds = |who: libc::c_int| {
+        // SAFETY: zero bytes are a valid `rusage`, and the call fills it.
+        let usage = unsafe {
+            let mut usage: libc::rusage = std::mem::zeroed();
+            libc::getrusage(who, &raw mut usage);
+            usage
+        };
+        [usage.ru_utime, usage.ru_stime]
+            .iter()
+            .map(|time| time.tv_sec as f64 + time.tv_usec as f64 * 1e-6)
+            .sum::<f64>()
+    };
+    seconds(libc::RUSAGE_SELF) + seconds(libc::RUSAGE_CHILDREN)
+}

@@ -9,10 +9,9 @@ use tempfile::TempDir;
 use warpsmith_device::baseline::Python;
 use warpsmith_device::poison::Poison;
 use warpsmith_device::target::{Extent, Fault, LaunchPlan, Program, Session, Target, Unit};
-use warpsmith_model::lab::{Baseline, BaselineProgram};
-use warpsmith_model::{CrashCause, DeviceInfo};
+use warpsmith_model::lab::{Baseline, BaselineProgram, LabFiles};
+use warpsmith_model::{CrashCause, DeviceInfo, Lab};
 
-use crate::gate::saxpy;
 use crate::support::{expected, floats, tensors, write_script};
 
 const NUMPY: &str = r#"
@@ -92,6 +91,16 @@ impl Bench {
         session.launch(&[0], &Extent::All)?;
         Ok(session)
     }
+}
+
+/// Loads `labs/saxpy`, whose axis and scalar scripts are told.
+fn saxpy() -> Lab {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../labs/saxpy");
+    let mut files = LabFiles::new();
+    for path in ["lab.toml", "reference.c", "kernels/00_naive.c", "kernels/00_naive.toml"] {
+        files.insert(path.to_string(), std::fs::read_to_string(dir.join(path)).expect(path));
+    }
+    Lab::parse(&files).unwrap_or_else(|errors| panic!("{errors}"))
 }
 
 fn python(interpreter: &Path, lab_dir: &Path) -> Python {

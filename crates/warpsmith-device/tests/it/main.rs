@@ -6,6 +6,4 @@ mod compiler_confinement;
 mod cpu_compile;
 mod cpu_isolation;
 mod cpu_session;
-#[path = "../../../warpsmith-gate/tests/it/gate.rs"]
-mod gate;
 mod support;

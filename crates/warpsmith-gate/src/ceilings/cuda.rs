@@ -3,11 +3,11 @@
 
 use std::time::Duration;
 
+use warpsmith_device::cuda::own;
+use warpsmith_device::target::{Artifact, CaseId, Extent, Fault, Program, Session, Target};
 use warpsmith_model::{Ceilings, CudaInfo, stats};
 
-use crate::cuda::own;
 use crate::error::DeviceError;
-use crate::target::{Artifact, CaseId, Extent, Fault, Program, Session, Target};
 
 const DEADLINE: Duration = Duration::from_secs(30);
 /// Floats of the arrays that memory is read from and written to: 256 MiB each, beyond every cache.

@@ -15,15 +15,15 @@
 
 mod scan;
 
+use warpsmith_device::parallel;
+use warpsmith_device::poison::is_poison;
+use warpsmith_device::target::TensorPlan;
 use warpsmith_model::lab::Tolerance;
 use warpsmith_model::rng::Rng;
 use warpsmith_model::{BudgetShare, DType, ErrorSize, Mismatch, MismatchKind, PlainError, Stage};
 
 use crate::element::{element_at, least_normal, widen, widen_to_single};
 use crate::inputs::FLAT_ROW;
-use crate::parallel;
-use crate::poison::is_poison;
-use crate::target::TensorPlan;
 
 /// Rows shorter than this are joined.
 pub const LEAST_ROW: usize = 8;

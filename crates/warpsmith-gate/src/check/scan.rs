@@ -2,12 +2,12 @@
 
 use std::marker::PhantomData;
 
+use warpsmith_device::parallel;
+use warpsmith_device::wide::{self, WideLoop};
 use warpsmith_model::{DType, PlainError};
 
 use super::{Expected, Values};
 use crate::element::{Bf16, Element, F16};
-use crate::parallel;
-use crate::wide::{self, WideLoop};
 
 /// What a pass over an output found.
 pub(super) struct Scan {

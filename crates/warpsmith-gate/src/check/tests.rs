@@ -1,8 +1,8 @@
+use warpsmith_device::poison::fill_poison;
 use warpsmith_model::lab::Role;
 
 use super::*;
 use crate::element::narrow;
-use crate::poison::fill_poison;
 
 fn plan(shape: &[u64], dtype: DType) -> TensorPlan {
     TensorPlan { name: "z".into(), shape: shape.to_vec(), dtype, role: Role::Output }

@@ -1,6 +1,7 @@
 //! Right answers for contents: asked of the reference or the oracle, or taken from the store.
 
 use std::sync::Arc;
+use warpsmith_device::target::{CaseId, Contents, Extent, Program, Target, TensorPlan};
 use warpsmith_model::lab::{Inputs, Workload};
 use warpsmith_model::rng::Rng;
 use warpsmith_model::{BlobId, DType, Hasher, Lab};
@@ -13,7 +14,6 @@ use crate::check::{self, Budget, Coverage, Expected, LEAST_ROW, Values};
 use crate::element::{least_normal, widen};
 use crate::error::DeviceError;
 use crate::inputs;
-use crate::target::{CaseId, Contents, Extent, Program, Target, TensorPlan};
 
 /// About how long the sample of the reference beside one answer of the oracle may take.
 const SAMPLE_S: f64 = 0.02;

@@ -3,19 +3,21 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use warpsmith_device::baseline::{Call, ScriptReference};
+use warpsmith_device::poison::Poison;
+use warpsmith_device::target::{
+    Artifact, CaseId, Contents, Extent, Fault, Program, Target, TensorPlan, Unit,
+};
+use warpsmith_device::trace;
 use warpsmith_model::lab::{ReferenceProgram, Role, TargetKind, Workload};
 use warpsmith_model::{DType, Lab};
 
 use super::CorpusOptions;
 use super::store::Store;
-use crate::baseline::{Call, ScriptReference};
 use crate::bind;
 use crate::check;
 use crate::element::widen_bytes;
 use crate::error::DeviceError;
-use crate::poison::Poison;
-use crate::target::{Artifact, CaseId, Contents, Extent, Fault, Program, Target, TensorPlan, Unit};
-use crate::trace;
 
 /// Who answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

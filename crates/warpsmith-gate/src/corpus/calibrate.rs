@@ -7,6 +7,8 @@
 
 use std::sync::Arc;
 
+use warpsmith_device::poison::is_poison;
+use warpsmith_device::target::{Contents, Extent, Fault, Program, Target, TensorPlan, Unit};
 use warpsmith_model::lab::{Role, Workload};
 use warpsmith_model::rng::Rng;
 use warpsmith_model::{DType, ErrorSize, Lab};
@@ -19,8 +21,6 @@ use crate::check::{self, Budget, Coverage, Expected, Values};
 use crate::element::{narrow, widen};
 use crate::error::DeviceError;
 use crate::inputs;
-use crate::poison::is_poison;
-use crate::target::{Contents, Extent, Fault, Program, Target, TensorPlan, Unit};
 
 /// Seconds of the reference for one content; on larger shapes a sample of blocks must do.
 const SAMPLE_S: f64 = 0.05;
@@ -99,7 +99,7 @@ pub fn plain_offsets(
 struct Plain {
     authorities: Authorities,
     dtype: DType,
-    artifact: crate::target::Artifact,
+    artifact: warpsmith_device::target::Artifact,
 }
 
 /// The type that a plain implementation computes in.

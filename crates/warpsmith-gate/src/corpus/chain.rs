@@ -2,6 +2,8 @@
 
 use std::time::Instant;
 
+use warpsmith_device::target::{Extent, Target};
+use warpsmith_device::trace;
 use warpsmith_model::lab::{Role, Workload};
 use warpsmith_model::{Authority, ChainRecord, DType, FORMAT_VERSION, Lab, Proof, Sensitivity};
 
@@ -12,8 +14,6 @@ use crate::check::{self, Budget, Coverage};
 use crate::element::{narrow, widen};
 use crate::error::DeviceError;
 use crate::inputs;
-use crate::target::{Extent, Target};
-use crate::trace;
 
 /// An output must change by at least this share of its norm when an input is drawn anew, or a
 /// candidate that ignores the input would pass for right.

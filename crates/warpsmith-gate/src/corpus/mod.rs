@@ -20,6 +20,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use warpsmith_device::target::{CaseId, Target, TensorPlan};
+use warpsmith_device::trace;
 use warpsmith_model::lab::{Role, TargetKind, Workload};
 use warpsmith_model::{ChainRecord, Lab, LabId};
 
@@ -27,8 +29,6 @@ use crate::bind;
 use crate::check::{Expected, Place};
 use crate::error::DeviceError;
 use crate::inputs;
-use crate::target::{CaseId, Target, TensorPlan};
-use crate::trace;
 use answers::{Answered, StagedContents};
 use authority::{Answer, Authorities};
 
@@ -55,7 +55,7 @@ impl CorpusOptions {
     /// Returns options with a cache folder and a share of the memory that is free now.
     pub fn new(cache_dir: Option<PathBuf>) -> Self {
         // A quarter: inputs and answers are also copied, to a device or to a process.
-        let free_bytes = crate::available_memory_bytes().unwrap_or(0);
+        let free_bytes = warpsmith_device::available_memory_bytes().unwrap_or(0);
         Self {
             cache_dir,
             memory_bytes: (free_bytes / 4).max(LEAST_MEMORY_BYTES),

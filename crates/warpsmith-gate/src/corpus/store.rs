@@ -9,10 +9,11 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::SystemTime;
 
+use warpsmith_device::target::TensorPlan;
+use warpsmith_device::trace;
+
 use crate::check::Values;
 use crate::error::DeviceError;
-use crate::target::TensorPlan;
-use crate::trace;
 
 const MAGIC: &[u8; 16] = b"warpsmith-exp-1\n";
 const HASH_BYTES: usize = 32;

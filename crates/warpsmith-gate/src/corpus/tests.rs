@@ -112,7 +112,7 @@ fn an_oracle_that_is_wrong_on_a_real_shape_only_is_found_by_the_sample() {
 #[test]
 fn faults_of_the_reference_are_refusals_with_its_words() {
     let mut fake = machine();
-    fake.kernel("reference.c", |_| Err(crate::target::Fault::TimedOut { limit_s: 3.0 }));
+    fake.kernel("reference.c", |_| Err(warpsmith_device::target::Fault::TimedOut { limit_s: 3.0 }));
     let reason = refusal(corpus().check_chain(&mut fake, &lab(), 1));
     assert!(reason.contains("the reference on one (N=1 a=") && reason.contains("3 s"), "{reason}");
 }

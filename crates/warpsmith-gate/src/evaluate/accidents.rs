@@ -3,10 +3,10 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
+use warpsmith_device::target::Fault;
 use warpsmith_model::{CrashCause, Value, Verdict};
 
 use super::*;
-use crate::target::Fault;
 use crate::testing::{corpus, environment, lab_with, machine, request, with_fast};
 
 /// Evaluates `10_fast` after additions to its contract, with parameters.

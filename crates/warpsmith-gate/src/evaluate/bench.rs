@@ -3,6 +3,12 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use warpsmith_device::cuda::CUBLASLT;
+use warpsmith_device::target::{
+    Artifact, CaseId, Clocked, Extent, Fault, LaunchPlan, Program, Session, Surroundings, Target,
+    TensorPlan, Unit,
+};
+use warpsmith_device::{system_seed, trace};
 use warpsmith_model::lab::{Baseline, BaselineProgram, Kernel, Role, Workload};
 use warpsmith_model::rng::Rng;
 use warpsmith_model::{
@@ -14,14 +20,7 @@ use crate::bind;
 use crate::check::{self, Budget, Coverage, Wrong};
 use crate::clock;
 use crate::corpus::{Case, Corpus};
-use crate::cuda::CUBLASLT;
 use crate::error::DeviceError;
-use crate::system_seed;
-use crate::target::{
-    Artifact, CaseId, Clocked, Extent, Fault, LaunchPlan, Program, Session, Surroundings, Target,
-    TensorPlan, Unit,
-};
-use crate::trace;
 
 /// Why an evaluation ends before its end.
 #[derive(Debug)]

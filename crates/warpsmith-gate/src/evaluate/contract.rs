@@ -118,14 +118,14 @@ fn beyond(lab: &Lab, workload: &Workload, rng: &mut Rng) -> Workload {
 mod tests {
     use std::path::{Path, PathBuf};
 
+    use warpsmith_device::cuda::device_of_arch;
+    use warpsmith_device::target::Artifact;
     use warpsmith_model::lab::{LabFiles, TargetKind};
 
     use warpsmith_model::{BlobId, DeviceInfo, Fidelity, Verdict};
 
     use super::*;
-    use crate::cuda::device_of_arch;
     use crate::evaluate::evaluate;
-    use crate::target::Artifact;
     use crate::testing::{corpus, environment, lab_with, machine, request};
 
     fn read(folder: &Path, prefix: &str, files: &mut LabFiles) {

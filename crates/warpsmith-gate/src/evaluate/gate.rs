@@ -3,6 +3,8 @@
 
 use std::sync::Arc;
 
+use warpsmith_device::poison::Poison;
+use warpsmith_device::target::{Extent, Program, Session};
 use warpsmith_model::lab::{Role, ScalarDraw, Workload};
 use warpsmith_model::rng::Rng;
 use warpsmith_model::{ErrorSize, LEFT_OUT_NOTE, Stage};
@@ -13,8 +15,6 @@ use super::shapes;
 use crate::bind;
 use crate::check;
 use crate::corpus::{Case, Want};
-use crate::poison::Poison;
-use crate::target::{Extent, Program, Session};
 
 /// Seconds that the answers for the further distributions of one workload may cost. Where they cost more,
 /// fewer are checked there, but never none; which is drawn, and noted.

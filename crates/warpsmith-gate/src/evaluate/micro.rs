@@ -7,6 +7,8 @@
 
 use std::sync::Arc;
 
+use warpsmith_device::poison::Poison;
+use warpsmith_device::target::Extent;
 use warpsmith_model::lab::Workload;
 use warpsmith_model::rng::Rng;
 use warpsmith_model::{ErrorSize, Measurement, Stage};
@@ -16,8 +18,6 @@ use super::readings::Readings;
 use super::timing;
 use crate::clock::Rule;
 use crate::corpus::{Case, Want};
-use crate::poison::Poison;
-use crate::target::Extent;
 
 /// A wave should take this long, so that neither the launch's own cost nor a thread that starts a little
 /// late drowns it.

@@ -33,6 +33,7 @@ mod timing;
 
 use std::time::Instant;
 
+use warpsmith_device::target::Target;
 use warpsmith_model::lab::Kernel;
 use warpsmith_model::{
     Ceilings, Environment, FORMAT_VERSION, Fidelity, Finding, Lab, Outcome, Request, Trial,
@@ -41,7 +42,6 @@ use warpsmith_model::{
 use crate::ceilings;
 use crate::corpus::Corpus;
 use crate::error::DeviceError;
-use crate::target::Target;
 use bench::Bench;
 pub use bench::compiler_timed_out;
 pub(crate) use bench::{

@@ -2,11 +2,11 @@
 
 use std::time::{Duration, Instant};
 
+use warpsmith_device::target::{Extent, Session};
 use warpsmith_model::{DeviceState, StopReason, notes, stats};
 
 use super::bench::{Bench, Stop};
 use crate::clock::{self, Rule};
-use crate::target::{Extent, Session};
 
 /// How long a session waits for the machine to be undisturbed before it reads the clock anyway.
 const WAIT: Duration = Duration::from_millis(200);

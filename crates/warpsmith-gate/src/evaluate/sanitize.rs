@@ -13,6 +13,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use warpsmith_device::target::{CaseId, Fault, Flaw, Program, Sanitized, Sanitizer, Sanitizers};
+use warpsmith_device::trace;
 use warpsmith_model::lab::{Kernel, Workload};
 use warpsmith_model::{CrashCause, Outcome, Params, SANITIZER_NOTE};
 
@@ -22,8 +24,6 @@ use super::shapes;
 use crate::bind;
 use crate::corpus::{Case, Want};
 use crate::error::DeviceError;
-use crate::target::{CaseId, Fault, Flaw, Program, Sanitized, Sanitizer, Sanitizers};
-use crate::trace;
 
 /// How long a launch on a small shape may take; a kernel that needs longer has lost its way.
 const SMALL_DEADLINE: Duration = Duration::from_secs(120);

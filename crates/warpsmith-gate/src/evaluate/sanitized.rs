@@ -4,12 +4,12 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
+use warpsmith_device::target::{Fault, Flaw, Program, Sanitized, Sanitizer};
 use warpsmith_model::{Trial, Verdict};
 
 use super::tests::{BOTH, run, trial};
 use super::*;
 use crate::fake::Fake;
-use crate::target::{Fault, Flaw, Program, Sanitized, Sanitizer};
 use crate::testing::{blend, corpus, environment, lab, lab_with, machine, request};
 
 /// Returns the verdict of the full gate where sanitizers say this of `10_fast`.

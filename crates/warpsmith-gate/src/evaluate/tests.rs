@@ -2,6 +2,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
+use warpsmith_device::target::{CaseId, Fault, Surroundings};
 use warpsmith_model::rng::Rng;
 use warpsmith_model::{
     ClockLimit, CrashCause, DeviceState, Guard, MismatchKind, Span, Stage, StopReason, Trial,
@@ -10,7 +11,6 @@ use warpsmith_model::{
 
 use super::*;
 use crate::fake::{Fake, FakeCall};
-use crate::target::{CaseId, Fault, Surroundings};
 use crate::testing::{blend, corpus, environment, lab, lab_with, machine, request, with_fast};
 
 pub(super) const BOTH: [&str; 2] = ["small", "large"];

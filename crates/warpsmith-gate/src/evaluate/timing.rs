@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use warpsmith_device::poison::Poison;
+use warpsmith_device::target::{Extent, Program, Session};
 use warpsmith_model::lab::Workload;
 use warpsmith_model::rng::Rng;
 use warpsmith_model::roofline::{PLAUSIBILITY_MARGIN, plausible_floor_s};
@@ -14,8 +16,6 @@ use crate::bind;
 use crate::clock::{self, Reading, Rule};
 use crate::corpus::{Case, Want};
 use crate::error::DeviceError;
-use crate::poison::Poison;
-use crate::target::{Extent, Program, Session};
 
 /// Readings of the clock that one session should give.
 const READINGS_PER_SESSION: usize = 4;

@@ -3,10 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use warpsmith_device::ceilings;
-use warpsmith_device::compare::{CompareOptions, Entrant, EntrantKind, compare};
-use warpsmith_device::corpus::{Corpus, CorpusOptions};
-use warpsmith_device::evaluate::evaluate;
+use warpsmith_gate::ceilings;
+use warpsmith_gate::compare::{CompareOptions, Entrant, EntrantKind, compare};
+use warpsmith_gate::corpus::{Corpus, CorpusOptions};
+use warpsmith_gate::evaluate::evaluate;
 use warpsmith_model::lab::{Kernel, LabFiles, parse_kernel};
 use warpsmith_model::stats::median;
 use warpsmith_model::{

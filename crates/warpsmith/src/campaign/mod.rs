@@ -19,8 +19,9 @@ use std::collections::HashMap;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail};
-use warpsmith_device::{bind, cuda};
+use warpsmith_device::cuda;
 use warpsmith_evidence::{Question, Store};
+use warpsmith_gate::bind;
 use warpsmith_model::lab::{Kernel, TargetKind};
 use warpsmith_model::stats::median_interval;
 use warpsmith_model::{

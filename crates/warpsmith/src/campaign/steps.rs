@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use warpsmith_device::{bind, cuda};
+use warpsmith_device::cuda;
+use warpsmith_gate::bind;
 use warpsmith_model::lab::{Kernel, Lab, TargetKind, Workload};
 use warpsmith_model::{
     Answer, Ask, Candidate, ChainRecord, Environment, Fidelity, Finding, Objective, Origin,

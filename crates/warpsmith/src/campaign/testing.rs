@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use warpsmith_device::corpus::{Corpus, CorpusOptions};
-use warpsmith_device::evaluate::evaluate;
-use warpsmith_device::fake::{Fake, FakeCall};
 use warpsmith_device::target::Target;
+use warpsmith_gate::corpus::{Corpus, CorpusOptions};
+use warpsmith_gate::evaluate::evaluate;
+use warpsmith_gate::fake::{Fake, FakeCall};
 use warpsmith_model::lab::LabFiles;
 use warpsmith_model::{
     BlobId, Candidate, CandidateId, Environment, FORMAT_VERSION, Fidelity, Guard, Isolation, Job,

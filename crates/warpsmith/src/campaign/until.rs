@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Context, Result, bail};
-use warpsmith_device::bind;
+use warpsmith_gate::bind;
 use warpsmith_model::lab::Kernel;
 use warpsmith_model::stats::{geomean, median};
 use warpsmith_model::{

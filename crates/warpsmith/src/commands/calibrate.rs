@@ -4,9 +4,9 @@ use std::path::PathBuf;
 
 use anyhow::{Result, bail};
 use clap::Args;
-use warpsmith_device::corpus::CorpusOptions;
-use warpsmith_device::corpus::calibrate::{PlainOffset, Proposal, plain_offsets, propose};
 use warpsmith_device::cpu::{Cpu, CpuConfig};
+use warpsmith_gate::corpus::CorpusOptions;
+use warpsmith_gate::corpus::calibrate::{PlainOffset, Proposal, plain_offsets, propose};
 use warpsmith_model::Lab;
 use warpsmith_model::lab::Inputs;
 

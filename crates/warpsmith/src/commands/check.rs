@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
-use warpsmith_device::bind;
-use warpsmith_device::coverage::{self, Coverage};
+use warpsmith_gate::bind;
+use warpsmith_gate::coverage::{self, Coverage};
 use warpsmith_model::lab::{Kernel, TargetKind, parse_kernel};
 use warpsmith_model::stats::{geomean, median};
 use warpsmith_model::{

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, Result};
 use serde_json::{Value as Json, json};
-use warpsmith_device::bind;
 use warpsmith_evidence::derive::{Standing, sentence, standings};
+use warpsmith_gate::bind;
 use warpsmith_model::stats::{self, Comparison, Interval, median};
 use warpsmith_model::{
     Absent, Ceilings, ChainRecord, ComparisonRecord, ContenderKind, DeviceInfo, Lab, Objective,

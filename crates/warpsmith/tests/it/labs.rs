@@ -5,7 +5,7 @@ use std::process::Command;
 
 use crate::support::text;
 
-/// Every kernel of every lab passes its gate; `labs/_cheats` is the device crate's suite.
+/// Every kernel of every lab passes its gate; `labs/_cheats` is the gate crate's suite.
 #[test]
 fn every_rung_of_every_lab_passes_the_gate() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");

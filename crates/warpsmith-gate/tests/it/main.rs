@@ -1,0 +1,4 @@
+//! The integration tests of this crate, in one binary.
+
+mod gate;
+mod support;
