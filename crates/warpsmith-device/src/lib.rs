@@ -1,4 +1,40 @@
-//! Compiles and runs programs under the harness's clock. The only crate with `unsafe`.
+//! Drives the hardware: compiles programs, runs them in processes of their own, and reads the clock.
+//!
+//! What happens to a program:
+//!
+//! 1. [`compile_unit`] finds a unit in the artifact cache, by the hash of everything that goes into it, or runs
+//!    its compiler in a confined process and keeps what that left.
+//! 2. The target stages inputs, once for any number of programs.
+//! 3. It opens a session: a process that has loaded the program and sees the inputs. The memory around outputs
+//!    is guarded, and outputs hold [`poison`].
+//! 4. The session launches under the harness's clock, freezes the process, and shows what lies in its outputs.
+//! 5. Dropping the session ends the process, unless starting one takes longer than can be waited for: candidates
+//!    that a GPU ranks share one, and so do the sessions of a Python that has imported a library.
+//!
+//! A crash, a hang or whatever else goes wrong is a fault, whoever is to blame.
+//!
+//! Three types matter, all of [`target`]: [`Target`](target::Target) and [`Session`](target::Session) are the
+//! seam, [`Fault`](target::Fault) says why something could not be done. [`cpu`] implements the two with
+//! processes that can do nothing but compute, [`cuda`] with a process that owns the GPU, [`baseline`] with a
+//! Python interpreter that runs a library.
+//!
+//! ```no_run
+//! use std::time::Duration;
+//! use warpsmith_device::target::{Contents, Extent, Fault, Program, Target};
+//!
+//! fn time_once(
+//!     target: &mut dyn Target,
+//!     program: &Program,
+//!     contents: &Contents,
+//! ) -> Result<f64, Fault> {
+//!     let case = target.stage(&program.tensors, contents)?;
+//!     let mut session = target.open(program, &[case], Duration::from_secs(10))?;
+//!     Ok(session.launch(&[0], &Extent::All)?.elapsed_s)
+//! }
+//! ```
+//!
+//! The only crate with `unsafe`. Deliberately absent: labs' answers, tolerances and verdicts. Nothing here
+//! knows whether an output is right; that is the gate's crate.
 
 pub mod baseline;
 pub mod cpu;
