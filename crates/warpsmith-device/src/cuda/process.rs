@@ -393,7 +393,8 @@ mod tests {
             assert!(process.running.is_none(), "the next question starts another one");
         };
         check("kill -KILL $$", "from outside", true);
-        check("kill -TERM $$", "signal: 15", false);
+        check("kill -TERM $$", "from outside", true);
+        check("kill -USR1 $$", "signal: 10", false);
         check("exit 3", "exit status: 3", false);
         // Late is late, whatever becomes of it.
         let exe = folder.path().join("device");
