@@ -83,6 +83,11 @@ fn wrapped_line(line: &str) -> String {
     lines.join("\n")
 }
 
+/// Whether no line is wider than [`COLUMNS`].
+pub fn fits(text: &str) -> bool {
+    text.lines().all(|line| width(line) <= COLUMNS)
+}
+
 /// A table with aligned columns. Cells may be painted; their width is counted without the paint.
 #[derive(Debug, Default)]
 pub struct Table {

@@ -14,7 +14,7 @@ use warpsmith_model::{
 
 use super::winner::WinnerTable;
 use crate::campaign::{Campaign, Pace, Winner, missing_words};
-use crate::output::{BAD, BOLD, COLUMNS, DIM, GOOD, Table, WARN, paint, say, wrapped};
+use crate::output::{BAD, BOLD, DIM, GOOD, Table, WARN, fits, paint, say, wrapped};
 
 /// What a campaign found.
 #[derive(Debug)]
@@ -140,31 +140,13 @@ pub fn comparison_table_of(record: &ComparisonRecord, contender: usize) -> Strin
         return times_table(record, first);
     }
     // Names that have no room above their columns stand in a list, in full.
-    let by_name: Vec<String> = others.iter().map(|other| format!("vs {}", other.label)).collect();
-    let is_wide =
-        by_name.iter().map(|name| name.chars().count().max(CELL) + 2).sum::<usize>() > WIDEST_TABLE;
-    let names: Vec<String> = match is_wide {
-        true => (1..=others.len()).map(|number| format!("vs ({number})")).collect(),
-        false => by_name,
-    };
-    let headings: Vec<&str> =
-        std::iter::once("workload").chain(names.iter().map(String::as_str)).collect();
-    let columns: Vec<usize> = (1..headings.len()).collect();
-    let mut table = Table::new(&headings, &columns);
-    for (idx, rounds) in record.workloads.iter().enumerate() {
-        let mut cells = vec![rounds.workload.clone()];
-        for other in &others {
-            let speedup = other.workloads[idx].speedup;
-            let no_pair = || absence_cell(rounds, first, other);
-            cells.push(speedup.map_or_else(no_pair, speedup_cell));
-        }
-        table.row(cells);
+    let named: Vec<String> = others.iter().map(|other| format!("vs {}", other.label)).collect();
+    let numbered: Vec<String> = (1..=others.len()).map(|number| format!("vs ({number})")).collect();
+    let mut table = speedup_rows(record, first, &others, &named);
+    let is_wide = !fits(&table);
+    if is_wide {
+        table = speedup_rows(record, first, &others, &numbered);
     }
-    let mut overall = vec![paint(BOLD, "geometric mean")];
-    for other in &others {
-        overall.push(other.speedup.map_or_else(|| paint(DIM, "-"), speedup_cell));
-    }
-    table.row(overall);
     let mut lines = vec![
         format!("  {}:", record.purpose.describe()),
         wrapped(&format!(
@@ -173,19 +155,43 @@ pub fn comparison_table_of(record: &ComparisonRecord, contender: usize) -> Strin
         )),
     ];
     if is_wide {
-        let numbered = others.iter().zip(&names);
+        let numbered = others.iter().zip(&numbered);
         lines.extend(numbered.map(|(other, name)| format!("    {name}  {}", other.label)));
     }
-    lines.push(table.render());
+    lines.push(table);
     lines.extend(
         others.iter().map(|other| wrapped(&format!("  {}", sentence(&first.label, other)))),
     );
     lines.join("\n")
 }
 
-/// A cell of a comparison is about so wide, and a table is best not wider than this.
-const CELL: usize = 25;
-const WIDEST_TABLE: usize = COLUMNS;
+/// Renders a row for each workload and one for all of them, with a column for each other contender.
+fn speedup_rows(
+    record: &ComparisonRecord,
+    first: &Standing,
+    others: &[Standing],
+    names: &[String],
+) -> String {
+    let headings: Vec<&str> =
+        std::iter::once("workload").chain(names.iter().map(String::as_str)).collect();
+    let columns: Vec<usize> = (1..headings.len()).collect();
+    let mut table = Table::new(&headings, &columns);
+    for (idx, rounds) in record.workloads.iter().enumerate() {
+        let mut cells = vec![rounds.workload.clone()];
+        for other in others {
+            let speedup = other.workloads[idx].speedup;
+            let no_pair = || absence_cell(rounds, first, other);
+            cells.push(speedup.map_or_else(no_pair, speedup_cell));
+        }
+        table.row(cells);
+    }
+    let mut overall = vec![paint(BOLD, "geometric mean")];
+    for other in others {
+        overall.push(other.speedup.map_or_else(|| paint(DIM, "-"), speedup_cell));
+    }
+    table.row(overall);
+    table.render()
+}
 
 /// Renders the times of a contender that nobody was compared with.
 fn times_table(record: &ComparisonRecord, alone: &Standing) -> String {
