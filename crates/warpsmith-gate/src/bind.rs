@@ -16,7 +16,7 @@ use warpsmith_model::rng::Rng;
 use warpsmith_model::roofline::WorkSize;
 use warpsmith_model::{DType, DeviceInfo, Expr, Lab, Params, Value, lab::Workload};
 
-use crate::error::DeviceError;
+use crate::error::GateError;
 
 /// The tunable that chooses the compiler.
 const COMPILER_TUNABLE: &str = "CC";
@@ -41,7 +41,7 @@ pub fn kernel_unit(
     workload: &Workload,
     device: &DeviceInfo,
     deadline: Duration,
-) -> Result<Unit, DeviceError> {
+) -> Result<Unit, GateError> {
     let (kernel, params) = chosen(kernel, params, workload)?;
     check_params(kernel, params)?;
     let mut defines: Vec<(String, String)> = params
@@ -51,7 +51,7 @@ pub fn kernel_unit(
         .map(|(name, value)| (name.clone(), value.as_macro()))
         .collect();
     for axis in &kernel.specialize {
-        let value = workload.axis(axis).ok_or_else(|| DeviceError::BadContract {
+        let value = workload.axis(axis).ok_or_else(|| GateError::BadContract {
             kernel: kernel.name.clone(),
             reason: format!("`specialize` names `{axis}`, which is no axis of the lab"),
         })?;
@@ -85,7 +85,7 @@ fn own_flags(
     target: TargetKind,
     kernel: &Kernel,
     params: &Params,
-) -> Result<Vec<String>, DeviceError> {
+) -> Result<Vec<String>, GateError> {
     let mut flags = kernel.flags.clone();
     if let Some(further) = params.get(FLAGS_TUNABLE) {
         flags.extend(further.to_string().split_whitespace().map(str::to_string));
@@ -94,7 +94,7 @@ fn own_flags(
         return Ok(flags);
     };
     let whose = if refused < kernel.flags.len() { "`flags`" } else { "`CFLAGS`" };
-    Err(DeviceError::Uncompilable {
+    Err(GateError::Uncompilable {
         kernel: kernel.name.clone(),
         reason: format!(
             "the flag `{}` in the {whose} of {}.toml may not reach a compiler: {}",
@@ -111,8 +111,8 @@ fn check_text(
     compiler: &str,
     target: TargetKind,
     defines: &[(String, String)],
-) -> Result<(), DeviceError> {
-    let bad = |reason| Err(DeviceError::Uncompilable { kernel: kernel.name.clone(), reason });
+) -> Result<(), GateError> {
+    let bad = |reason| Err(GateError::Uncompilable { kernel: kernel.name.clone(), reason });
     if target == TargetKind::Cpu && !is_compiler_name(compiler) {
         return bad(format!(
             "`CC` is `{compiler}`; it may be cc, gcc or clang, with a version (`gcc-13`) or without: a \
@@ -139,7 +139,7 @@ pub fn kernel_units(
     workloads: &[&Workload],
     device: &DeviceInfo,
     deadline: Duration,
-) -> Result<Vec<Unit>, DeviceError> {
+) -> Result<Vec<Unit>, GateError> {
     let mut units: Vec<Unit> = Vec::new();
     for workload in workloads {
         let unit = kernel_unit(lab, kernel, params, workload, device, deadline)?;
@@ -163,7 +163,7 @@ pub fn kernel_program(
     workload: &Workload,
     device: &DeviceInfo,
     artifact: Artifact,
-) -> Result<Program, DeviceError> {
+) -> Result<Program, GateError> {
     let (kernel, params) = chosen(kernel, params, workload)?;
     let lookup = lookup_all(workload, params, device);
     let bad = |reason: String| unlaunchable(kernel, workload, reason);
@@ -228,14 +228,14 @@ pub fn kernel_program(
     })
 }
 
-fn unlaunchable(kernel: &Kernel, workload: &Workload, reason: String) -> DeviceError {
+fn unlaunchable(kernel: &Kernel, workload: &Workload, reason: String) -> GateError {
     let workload = workload.name.clone();
-    DeviceError::Unlaunchable { kernel: kernel.name.clone(), workload, reason }
+    GateError::Unlaunchable { kernel: kernel.name.clone(), workload, reason }
 }
 
 /// Returns the architecture to compile a kernel for: the device's, if the kernel runs on it.
-pub fn architecture(kernel: &Kernel, device: &DeviceInfo) -> Result<String, DeviceError> {
-    let bad = |reason: String| DeviceError::BadContract { kernel: kernel.name.clone(), reason };
+pub fn architecture(kernel: &Kernel, device: &DeviceInfo) -> Result<String, GateError> {
+    let bad = |reason: String| GateError::BadContract { kernel: kernel.name.clone(), reason };
     let Some(cuda) = &device.cuda else {
         return Err(bad(format!("it is a CUDA kernel, and {} is no CUDA device", device.name)));
     };
@@ -260,13 +260,13 @@ fn grid_program(
     kernel: &Kernel,
     workload: &Workload,
     tensors: &[TensorPlan],
-    integer: &dyn Fn(&str, &Expr) -> Result<i64, DeviceError>,
-) -> Result<Option<GridProgram>, DeviceError> {
+    integer: &dyn Fn(&str, &Expr) -> Result<i64, GateError>,
+) -> Result<Option<GridProgram>, GateError> {
     if lab.target != TargetKind::Cuda {
         return Ok(None);
     }
     let bad = |reason: String| unlaunchable(kernel, workload, reason);
-    let within = |what: &str, expr: &Expr, least: i64, most: i64| -> Result<u32, DeviceError> {
+    let within = |what: &str, expr: &Expr, least: i64, most: i64| -> Result<u32, GateError> {
         let value = integer(what, expr)?;
         if !(least..=most).contains(&value) {
             let text = expr.text();
@@ -279,7 +279,7 @@ fn grid_program(
         for (value, (expr, most)) in values.iter_mut().zip(exprs.iter().zip(most)) {
             *value = within(what, expr, 1, most)?;
         }
-        Ok::<[u32; 3], DeviceError>(values)
+        Ok::<[u32; 3], GateError>(values)
     };
     let mut launches = Vec::new();
     for launch in &kernel.launches {
@@ -349,19 +349,18 @@ pub fn reference_program(
     lab: &Lab,
     workload: &Workload,
     artifact: Artifact,
-) -> Result<Program, DeviceError> {
+) -> Result<Program, GateError> {
     let ReferenceProgram::Function { blocks, .. } = &lab.reference.program else {
         let reason = "its reference is a script, which has no blocks";
-        return Err(DeviceError::refused(&lab.name, reason));
+        return Err(GateError::refused(&lab.name, reason));
     };
-    let blocks = blocks.eval_int(&|name| workload.lookup(name)).map_err(|source| {
-        DeviceError::Expression {
+    let blocks =
+        blocks.eval_int(&|name| workload.lookup(name)).map_err(|source| GateError::Expression {
             what: format!("blocks of the reference on `{}`", workload.name),
             source,
-        }
-    })?;
+        })?;
     if blocks < 1 {
-        return Err(DeviceError::refused(
+        return Err(GateError::refused(
             &lab.name,
             format!("the reference has {blocks} blocks on `{}`", workload.name),
         ));
@@ -385,9 +384,9 @@ pub fn baseline_gemm(
     lab: &Lab,
     baseline: &Baseline,
     workload: &Workload,
-) -> Result<Option<GemmPlan>, DeviceError> {
+) -> Result<Option<GemmPlan>, GateError> {
     let BaselineProgram::CublasLt(product) = &baseline.program else { return Ok(None) };
-    let bad = |reason: String| DeviceError::BadContract { kernel: baseline.name.clone(), reason };
+    let bad = |reason: String| GateError::BadContract { kernel: baseline.name.clone(), reason };
     let tensors = tensor_plans(lab, workload)?;
     let matrix = |name: &str, role: Role| {
         let idx = tensors.iter().position(|tensor| tensor.name == name && tensor.role == role);
@@ -419,11 +418,11 @@ pub fn baseline_gemm(
 }
 
 /// Returns the tensors of a shape with their extents, in argument order.
-pub fn tensor_plans(lab: &Lab, workload: &Workload) -> Result<Vec<TensorPlan>, DeviceError> {
+pub fn tensor_plans(lab: &Lab, workload: &Workload) -> Result<Vec<TensorPlan>, GateError> {
     lab.tensors
         .iter()
         .map(|tensor| {
-            let shape = tensor.extents(workload).map_err(|source| DeviceError::Expression {
+            let shape = tensor.extents(workload).map_err(|source| GateError::Expression {
                 what: format!("shape of tensor `{}` on `{}`", tensor.name, workload.name),
                 source,
             })?;
@@ -443,8 +442,8 @@ pub fn widened(plans: &[TensorPlan]) -> Vec<TensorPlan> {
 }
 
 /// Returns the work that a workload is.
-pub fn work_size(lab: &Lab, workload: &Workload) -> Result<WorkSize, DeviceError> {
-    lab.work(workload).map_err(|source| DeviceError::Expression {
+pub fn work_size(lab: &Lab, workload: &Workload) -> Result<WorkSize, GateError> {
+    lab.work(workload).map_err(|source| GateError::Expression {
         what: format!("work of `{}`", workload.name),
         source,
     })
@@ -459,7 +458,7 @@ pub fn axis_values(lab: &Lab, workload: &Workload) -> Vec<i64> {
 }
 
 /// Returns the values of the scalars, in argument order: the lab's, or those that were drawn for this shape.
-pub fn scalar_values(lab: &Lab, workload: &Workload) -> Result<Vec<f64>, DeviceError> {
+pub fn scalar_values(lab: &Lab, workload: &Workload) -> Result<Vec<f64>, GateError> {
     lab.scalars
         .iter()
         .map(|scalar| {
@@ -468,11 +467,9 @@ pub fn scalar_values(lab: &Lab, workload: &Workload) -> Result<Vec<f64>, DeviceE
             }
             let what = format!("scalar `{}` on `{}`", scalar.name, workload.name);
             match scalar.value.eval(&|name| workload.lookup(name)) {
-                Ok(Value::Str(_)) => {
-                    Err(DeviceError::refused(&lab.name, format!("{what} is text")))
-                }
+                Ok(Value::Str(_)) => Err(GateError::refused(&lab.name, format!("{what} is text"))),
                 Ok(value) => Ok(value.as_f64().expect("all but text are numbers")),
-                Err(source) => Err(DeviceError::Expression { what, source }),
+                Err(source) => Err(GateError::Expression { what, source }),
             }
         })
         .collect()
@@ -480,7 +477,7 @@ pub fn scalar_values(lab: &Lab, workload: &Workload) -> Result<Vec<f64>, DeviceE
 
 /// Draws the scalars of a shape that vary; the same seed gives the same. A kernel that has the lab's values in
 /// its source, or derives them from the shape, is wrong with these.
-pub fn with_drawn_scalars(lab: &Lab, shape: &Workload, seed: u64) -> Result<Workload, DeviceError> {
+pub fn with_drawn_scalars(lab: &Lab, shape: &Workload, seed: u64) -> Result<Workload, GateError> {
     let values = scalar_values(lab, &Workload { scalars: Vec::new(), ..shape.clone() })?;
     let mut rng = Rng::derive(seed, &format!("scalars of {}", describe_shape(shape)));
     let draw = |(scalar, value): (&Scalar, f64)| {
@@ -522,7 +519,7 @@ pub(crate) fn is_shape(lab: &Lab, shape: &Workload) -> bool {
 }
 
 /// Returns the bytes of all tensors of a shape together.
-pub(crate) fn total_bytes(lab: &Lab, shape: &Workload) -> Result<f64, DeviceError> {
+pub(crate) fn total_bytes(lab: &Lab, shape: &Workload) -> Result<f64, GateError> {
     let bytes = |plan: &TensorPlan| {
         plan.shape.iter().fold(plan.dtype.size() as f64, |bytes, extent| bytes * *extent as f64)
     };
@@ -546,20 +543,20 @@ pub(crate) fn chosen<'a>(
     kernel: &'a Kernel,
     params: &'a Params,
     workload: &Workload,
-) -> Result<(&'a Kernel, &'a Params), DeviceError> {
+) -> Result<(&'a Kernel, &'a Params), GateError> {
     let (kernel, params) = kernel.on(workload, params).map_err(|source| {
         let what = format!("`requires` of a kernel of `{}`", kernel.name);
-        DeviceError::Expression { what, source }
+        GateError::Expression { what, source }
     })?;
     if kernel.launches.is_empty() {
         let reason = format!("it serves no shape like {}", describe_shape(workload));
-        return Err(DeviceError::BadContract { kernel: kernel.name.clone(), reason });
+        return Err(GateError::BadContract { kernel: kernel.name.clone(), reason });
     }
     Ok((kernel, params))
 }
 
-fn check_params(kernel: &Kernel, params: &Params) -> Result<(), DeviceError> {
-    let bad = |reason: String| Err(DeviceError::BadParams { kernel: kernel.name.clone(), reason });
+fn check_params(kernel: &Kernel, params: &Params) -> Result<(), GateError> {
+    let bad = |reason: String| Err(GateError::BadParams { kernel: kernel.name.clone(), reason });
     for tunable in &kernel.tunables {
         if params.get(&tunable.name).is_none() {
             return bad(format!("`{}` has no value", tunable.name));

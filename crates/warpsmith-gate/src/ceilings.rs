@@ -19,7 +19,7 @@ use warpsmith_model::lab::Role;
 use warpsmith_model::{Ceilings, DType, stats};
 
 use crate::clock;
-use crate::error::DeviceError;
+use crate::error::GateError;
 
 const SOURCE: &str = include_str!("ceilings.c");
 const FILE_NAME: &str = "ceilings.c";
@@ -79,7 +79,7 @@ const EMPTY_LAUNCHES: usize = 200;
 const READING_S: f64 = 0.003;
 
 /// Measures the ceilings; takes one to two seconds, and about three on a machine that is busy.
-pub fn measure(target: &mut dyn Target) -> Result<Ceilings, DeviceError> {
+pub fn measure(target: &mut dyn Target) -> Result<Ceilings, GateError> {
     let _step = warpsmith_device::trace::step("measuring ceilings");
     if let Some(info) = target.info().cuda.clone() {
         return cuda::measure(target, &info);
@@ -128,7 +128,7 @@ pub fn measure(target: &mut dyn Target) -> Result<Ceilings, DeviceError> {
 
 /// Says whether the machine can do more than these ceilings, which were measured before: whether it now
 /// multiplies and adds faster, or reads or writes memory faster. Takes a tenth of the time of measuring all of them.
-pub fn have_risen(target: &mut dyn Target, known: &Ceilings) -> Result<bool, DeviceError> {
+pub fn have_risen(target: &mut dyn Target, known: &Ceilings) -> Result<bool, GateError> {
     if target.info().cuda.is_some() {
         // Its clocks are its own affair; only measuring tells.
         return Ok(true);
@@ -155,7 +155,7 @@ fn quick_memory_rate(
     artifact: &Artifact,
     large: &[TensorPlan],
     case: CaseId,
-) -> Result<f64, DeviceError> {
+) -> Result<f64, GateError> {
     let mut best: f64 = 0.0;
     for (entry, arrays) in MEMORY_MIXES {
         let mut probe = Probe::memory(target, artifact, large, case, entry, arrays)?;
@@ -173,7 +173,7 @@ fn quick_rate(
     small: &[TensorPlan],
     case: CaseId,
     work: &Work,
-) -> Result<f64, DeviceError> {
+) -> Result<f64, GateError> {
     let mut probe = Probe::small(target, artifact, small, case, work, READING_S)?;
     for _ in 0..FEWEST_TURNS {
         probe.read(target)?;
@@ -260,7 +260,7 @@ impl Probe {
         case: CaseId,
         work: &Work,
         reading_s: f64,
-    ) -> Result<Self, DeviceError> {
+    ) -> Result<Self, GateError> {
         let blocks = small_blocks(target);
         let steps = reading_s * work.guess_per_s * threads(target);
         let steps = (steps / (work.per_step * blocks as f64)).ceil();
@@ -283,7 +283,7 @@ impl Probe {
         case: CaseId,
         entry: &'static str,
         arrays: f64,
-    ) -> Result<Self, DeviceError> {
+    ) -> Result<Self, GateError> {
         let blocks = far_blocks(target);
         let program = program(artifact, large, entry, 0, 0, blocks as i64);
         Ok(Self {
@@ -296,7 +296,7 @@ impl Probe {
         })
     }
 
-    fn read(&mut self, target: &mut dyn Target) -> Result<(), DeviceError> {
+    fn read(&mut self, target: &mut dyn Target) -> Result<(), GateError> {
         let rate = self.work / reading(&mut *self.session, self.entry)?;
         self.rates.push(rate);
         if target.speed().is_some_and(|speed| speed >= clock::UNDISTURBED_SPEED) {
@@ -318,7 +318,7 @@ impl Probe {
 }
 
 /// Reads all clocks in turns until no rate rises any more, or the time is up.
-fn take_turns(target: &mut dyn Target, probes: &mut [Probe]) -> Result<(), DeviceError> {
+fn take_turns(target: &mut dyn Target, probes: &mut [Probe]) -> Result<(), GateError> {
     let started = Instant::now();
     let mut best = vec![0.0; probes.len()];
     let mut level = 0;
@@ -351,7 +351,7 @@ fn brief_rate(
     small: &[TensorPlan],
     case: CaseId,
     work: &Work,
-) -> Result<f64, DeviceError> {
+) -> Result<f64, GateError> {
     let reading_s = READING_S * BUSY_SHARE;
     let mut probe = Probe::small(target, artifact, small, case, work, reading_s)?;
     let started = Instant::now();
@@ -378,7 +378,7 @@ fn reached(rates: &[f64], impossible_per_s: f64) -> f64 {
 }
 
 /// Measures the time of an empty launch alone.
-pub fn launch_floor(target: &mut dyn Target) -> Result<f64, DeviceError> {
+pub fn launch_floor(target: &mut dyn Target) -> Result<f64, GateError> {
     if let Some(info) = target.info().cuda.clone() {
         return cuda::launch_floor(target, &info);
     }
@@ -386,7 +386,7 @@ pub fn launch_floor(target: &mut dyn Target) -> Result<f64, DeviceError> {
     floor_with(target, &artifact)
 }
 
-fn floor_with(target: &mut dyn Target, artifact: &Artifact) -> Result<f64, DeviceError> {
+fn floor_with(target: &mut dyn Target, artifact: &Artifact) -> Result<f64, GateError> {
     let plans = plans(SLICE_FLOATS);
     let case = stage(target, &plans)?;
     let blocks = i64::from(target.info().threads.max(1));
@@ -401,7 +401,7 @@ fn floor_with(target: &mut dyn Target, artifact: &Artifact) -> Result<f64, Devic
     Ok(stats::median(&samples_s).expect("there were launches"))
 }
 
-fn compile(target: &mut dyn Target) -> Result<Artifact, DeviceError> {
+fn compile(target: &mut dyn Target) -> Result<Artifact, GateError> {
     let tensor = |role| Argument::Tensor(DType::F32, role);
     let vector_bytes = target.info().vector_bytes.max(16);
     let unit = Unit {
@@ -438,7 +438,7 @@ fn plans(floats: u64) -> Vec<TensorPlan> {
         .to_vec()
 }
 
-fn stage(target: &mut dyn Target, plans: &[TensorPlan]) -> Result<CaseId, DeviceError> {
+fn stage(target: &mut dyn Target, plans: &[TensorPlan]) -> Result<CaseId, GateError> {
     // A half and one: multiply-adds with them neither grow nor become subnormal.
     let filled = |value: f32| value.to_ne_bytes().repeat(plans[0].elements());
     target
@@ -472,17 +472,17 @@ fn open(
     program: &Program,
     case: CaseId,
     entry: &str,
-) -> Result<Box<dyn Session>, DeviceError> {
+) -> Result<Box<dyn Session>, GateError> {
     target.open(program, &[case], DEADLINE).map_err(|source| failed(entry, source))
 }
 
-fn reading(session: &mut dyn Session, entry: &str) -> Result<f64, DeviceError> {
+fn reading(session: &mut dyn Session, entry: &str) -> Result<f64, GateError> {
     let clocked = session.launch(&[0], &Extent::All).map_err(|source| failed(entry, source))?;
     Ok(clocked.elapsed_s)
 }
 
-fn failed(what: &str, source: Fault) -> DeviceError {
-    DeviceError::Target { doing: format!("measuring the machine's ceilings ({what})"), source }
+fn failed(what: &str, source: Fault) -> GateError {
+    GateError::Target { doing: format!("measuring the machine's ceilings ({what})"), source }
 }
 
 #[cfg(test)]

@@ -23,7 +23,7 @@ use warpsmith_model::{
 use crate::bind;
 use crate::clock::{self, Reading};
 use crate::corpus::{Case, Corpus, Want};
-use crate::error::DeviceError;
+use crate::error::GateError;
 use crate::evaluate::{
     Look, ProgramError, Stop, Subject, input_changed, judge_case, launch_outcome, output_bytes,
 };
@@ -103,7 +103,7 @@ pub fn compare(
     entrants: &[Entrant<'_>],
     options: &CompareOptions,
     tell: &mut dyn FnMut(usize),
-) -> Result<ComparisonRecord, DeviceError> {
+) -> Result<ComparisonRecord, GateError> {
     let mut missing = Vec::new();
     let mut clocks = Vec::new();
     let mut sides = Vec::new();
@@ -125,7 +125,7 @@ pub fn compare(
     let mut notes = Vec::new();
     let mut workloads = Vec::new();
     for name in &options.workloads {
-        let workload = lab.workload(name).ok_or_else(|| DeviceError::UnknownWorkload {
+        let workload = lab.workload(name).ok_or_else(|| GateError::UnknownWorkload {
             lab: lab.name.clone(),
             workload: name.clone(),
         })?;
@@ -145,7 +145,7 @@ pub fn compare(
                         Some((side, absence)) => expelled[side] = Some(absence),
                         None if is_wary => {
                             let message = format!("inputs of `{name}` change, and by no launch");
-                            return Err(DeviceError::BadRequest(message));
+                            return Err(GateError::BadRequest(message));
                         }
                         None => is_wary = true,
                     }
@@ -261,7 +261,7 @@ impl<'a> Side<'a> {
         &self,
         lab: &'l Lab,
         options: &CompareOptions,
-    ) -> Result<Option<&'l Workload>, DeviceError> {
+    ) -> Result<Option<&'l Workload>, GateError> {
         for workload in options.workloads.iter().filter_map(|name| lab.workload(name)) {
             if self.subject.serves(workload)? {
                 return Ok(Some(workload));
@@ -271,7 +271,7 @@ impl<'a> Side<'a> {
     }
 
     /// Starts a script's interpreter for the preflight.
-    fn start(&mut self, lab: &Lab, options: &CompareOptions) -> Result<(), DeviceError> {
+    fn start(&mut self, lab: &Lab, options: &CompareOptions) -> Result<(), GateError> {
         let served = self.first_served(lab, options)?;
         let (Some(python), Some(workload)) = (&mut self.python, served) else { return Ok(()) };
         let deadline = options.compile_deadline;
@@ -290,7 +290,7 @@ impl<'a> Side<'a> {
         lab: &Lab,
         options: &CompareOptions,
         clocks: &mut Vec<ClockCheck>,
-    ) -> Result<Option<String>, DeviceError> {
+    ) -> Result<Option<String>, GateError> {
         let is_script = self.python.is_some();
         let served = self.first_served(lab, options)?;
         let host: &mut dyn Target = match (&self.subject, &mut self.python) {
@@ -320,7 +320,7 @@ impl<'a> Side<'a> {
             }
             Err(source) => {
                 let doing = format!("starting the baseline `{}`", self.subject.name());
-                Err(DeviceError::Target { doing, source })
+                Err(GateError::Target { doing, source })
             }
         }
     }
@@ -371,12 +371,12 @@ impl Corner {
     }
 
     /// Takes an ended evaluation: a failing candidate is out, our own failure is handed on.
-    fn stop(&mut self, stop: Stop) -> Result<(), DeviceError> {
+    fn stop(&mut self, stop: Stop) -> Result<(), GateError> {
         match stop {
             Stop::Outcome(outcome) => {
                 self.absent = Some((outcome.describe(), Some(outcome.verdict())));
             }
-            Stop::Broken(DeviceError::Target { source: fault @ Fault::Unavailable(_), .. }) => {
+            Stop::Broken(GateError::Target { source: fault @ Fault::Unavailable(_), .. }) => {
                 self.absent = Some((fault.to_string(), None));
             }
             Stop::Broken(error) => return Err(error),
@@ -404,7 +404,7 @@ impl Ring<'_> {
         sides: &mut [Side<'_>],
         expelled: &[Option<Absence>],
         notes: &mut Vec<String>,
-    ) -> Result<Ended, DeviceError> {
+    ) -> Result<Ended, GateError> {
         let mut corners = Vec::new();
         for (side, expelled) in sides.iter_mut().zip(expelled) {
             corners.push(match expelled {
@@ -451,7 +451,7 @@ impl Ring<'_> {
     }
 
     /// Compiles a side for the workload and stages what it lacks.
-    fn enter(&self, target: &mut dyn Target, side: &mut Side<'_>) -> Result<Corner, DeviceError> {
+    fn enter(&self, target: &mut dyn Target, side: &mut Side<'_>) -> Result<Corner, GateError> {
         if !side.subject.serves(self.workload)? {
             return Ok(Corner::absent(Absent::NOT_SERVED, None));
         }
@@ -465,13 +465,13 @@ impl Ring<'_> {
         let program =
             match side.subject.program(compiler, self.lab, self.workload, deadline, artifacts) {
                 Ok(program) => program,
-                Err(ProgramError::Broken(error @ DeviceError::Unlaunchable { .. })) => {
+                Err(ProgramError::Broken(error @ GateError::Unlaunchable { .. })) => {
                     return Ok(Corner::absent(error.to_string(), Some(Verdict::Crashed)));
                 }
                 Err(ProgramError::Broken(error)) => return Err(error),
                 Err(ProgramError::Compile(source @ Fault::Broken { .. })) => {
                     let doing = format!("compiling `{}`", side.subject.name());
-                    return Err(DeviceError::Target { doing, source });
+                    return Err(GateError::Target { doing, source });
                 }
                 Err(ProgramError::Compile(fault @ Fault::Unavailable(_))) => {
                     return Ok(Corner::absent(fault.to_string(), None));
@@ -491,7 +491,7 @@ impl Ring<'_> {
                     let contents = Arc::new(case.contents(self.lab, &program.tensors));
                     python.stage(&program.tensors, &contents).map_err(|source| {
                         let doing = format!("staging inputs of `{}`", self.workload.name);
-                        DeviceError::Target { doing, source }
+                        GateError::Target { doing, source }
                     })?
                 }
             });
@@ -505,7 +505,7 @@ impl Ring<'_> {
         target: &mut dyn Target,
         sides: &mut [Side<'_>],
         corners: &mut [Corner],
-    ) -> Result<Option<Option<(usize, Absence)>>, DeviceError> {
+    ) -> Result<Option<Option<(usize, Absence)>>, GateError> {
         let mut rng = Rng::new(system_seed());
         let n_cases = self.session_cases(corners);
         self.start_interpreters(sides, corners, n_cases)?;
@@ -586,7 +586,7 @@ impl Ring<'_> {
         sides: &mut [Side<'_>],
         corners: &mut [Corner],
         n_cases: usize,
-    ) -> Result<(), DeviceError> {
+    ) -> Result<(), GateError> {
         for (side, corner) in sides.iter_mut().zip(corners.iter()) {
             if let (Some(python), Some(program)) = (&mut side.python, &corner.program) {
                 python.start(program, &corner.ids[..n_cases]);
@@ -615,7 +615,7 @@ impl Ring<'_> {
         corner: &mut Corner,
         n_cases: usize,
         warm_up: usize,
-    ) -> Result<Option<f64>, DeviceError> {
+    ) -> Result<Option<f64>, GateError> {
         let (None, Some(program)) = (&corner.absent, &corner.program) else { return Ok(None) };
         let opened = match corner.session.take() {
             Some(mut session) => {
@@ -664,7 +664,7 @@ impl Ring<'_> {
         n_cases: usize,
         warm_up: usize,
         slots: &[usize],
-    ) -> Result<(), DeviceError> {
+    ) -> Result<(), GateError> {
         let Some(session) = &mut corner.session else { return Ok(()) };
         session.level(slots);
         match session.launch(slots, &Extent::All) {
@@ -685,7 +685,7 @@ impl Ring<'_> {
         target: &dyn Target,
         slots: &[usize],
         stage: Stage,
-    ) -> Result<Option<Absence>, DeviceError> {
+    ) -> Result<Option<Absence>, GateError> {
         let _step = trace::step("looking at inputs");
         let changed = slots.iter().find_map(|slot| {
             let case = &self.cases[*slot];
@@ -704,7 +704,7 @@ impl Ring<'_> {
         slots: &[usize],
         stage: Stage,
         rng: &mut Rng,
-    ) -> Result<(), DeviceError> {
+    ) -> Result<(), GateError> {
         let (Some(session), Some(program)) = (&corner.session, &corner.program) else {
             return Ok(());
         };

@@ -20,7 +20,7 @@ use warpsmith_model::rng::Rng;
 use warpsmith_model::{BlobId, DType, DeviceInfo, Lab, Params};
 
 use crate::bind;
-use crate::error::DeviceError;
+use crate::error::GateError;
 use crate::inputs;
 
 /// Shapes that are drawn from the lab's ranges, beside its proof shapes.
@@ -60,10 +60,10 @@ pub fn of_kernel(
     device: &DeviceInfo,
     work_dir: &Path,
     seed: u64,
-) -> Result<Coverage, DeviceError> {
+) -> Result<Coverage, GateError> {
     if lab.target != TargetKind::Cpu {
         let reason = "coverage is counted by a C compiler; kernels for a GPU have none".to_string();
-        return Err(DeviceError::BadContract { kernel: kernel.name.clone(), reason });
+        return Err(GateError::BadContract { kernel: kernel.name.clone(), reason });
     }
     // The compiler and the program run in folders of their own, where a relative path means something else.
     let work_dir = std::path::absolute(work_dir)
@@ -83,7 +83,7 @@ fn count(
     device: &DeviceInfo,
     folder: &Path,
     seed: u64,
-) -> Result<Coverage, DeviceError> {
+) -> Result<Coverage, GateError> {
     let io = |error: io::Error| failed(kernel, &format!("{}: {error}", folder.display()));
     let mut lines: BTreeMap<(String, u64), Line> = BTreeMap::new();
     let mut units: Vec<(Unit, PathBuf)> = Vec::new();
@@ -153,7 +153,7 @@ fn count(
 }
 
 /// Returns the proof shapes and some drawn from the ranges, with drawn scalars.
-fn shapes(lab: &Lab, seed: u64) -> Result<Vec<Workload>, DeviceError> {
+fn shapes(lab: &Lab, seed: u64) -> Result<Vec<Workload>, GateError> {
     let mut rng = Rng::derive(seed, "coverage");
     let mut shapes = lab.proofs.clone();
     if !lab.ranges.is_empty() {
@@ -171,9 +171,9 @@ fn shapes(lab: &Lab, seed: u64) -> Result<Vec<Workload>, DeviceError> {
     shapes.iter().map(|shape| bind::with_drawn_scalars(lab, shape, seed)).collect()
 }
 
-fn failed(kernel: &Kernel, what: &str) -> DeviceError {
+fn failed(kernel: &Kernel, what: &str) -> GateError {
     let reason = format!("counting its branches: {what}");
-    DeviceError::BadContract { kernel: kernel.name.clone(), reason }
+    GateError::BadContract { kernel: kernel.name.clone(), reason }
 }
 
 fn write_unit(unit: &Unit, at: &Path) -> io::Result<()> {
@@ -201,7 +201,7 @@ fn gcc(unit: &Unit, at: &Path) -> Command {
 }
 
 /// Runs a program to its end; returns what it printed.
-fn run(kernel: &Kernel, mut command: Command, at: &Path) -> Result<String, DeviceError> {
+fn run(kernel: &Kernel, mut command: Command, at: &Path) -> Result<String, GateError> {
     let name = command.get_program().to_string_lossy().into_owned();
     let io = |error: io::Error| failed(kernel, &format!("`{name}`: {error}"));
     // Files, not pipes: nobody has to read them while it runs.
@@ -348,7 +348,7 @@ fn read(
     json: &str,
     unit: &Unit,
     lines: &mut BTreeMap<(String, u64), Line>,
-) -> Result<(), DeviceError> {
+) -> Result<(), GateError> {
     let report: Report = serde_json::from_str(json)
         .map_err(|error| failed(kernel, &format!("`gcov` said what is not understood: {error}")))?;
     for file in report.files {

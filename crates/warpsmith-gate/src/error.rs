@@ -8,7 +8,7 @@ use warpsmith_model::EvalError;
 
 /// Why there is no finding.
 #[derive(Debug, thiserror::Error)]
-pub enum DeviceError {
+pub enum GateError {
     /// The lab's own parts do not hold together, so nothing that they say of a candidate counts.
     #[error("lab `{lab}` is refused: {reason}")]
     LabRefused {
@@ -102,7 +102,7 @@ pub enum DeviceError {
     BadRequest(String),
 }
 
-impl DeviceError {
+impl GateError {
     pub(crate) fn refused(lab: &str, reason: impl Into<String>) -> Self {
         Self::LabRefused { lab: lab.to_string(), reason: reason.into() }
     }

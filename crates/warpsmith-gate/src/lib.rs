@@ -28,13 +28,13 @@
 //! [`Session`](warpsmith_device::target::Session), of the device crate, is all that the gate sees of a
 //! candidate: one that runs on a processor or on a GPU, a Python library and the tests' [`Fake`](fake::Fake)
 //! are judged by the same functions. [`Outcome`](warpsmith_model::Outcome) is the verdict. A failing candidate
-//! has one of those; a [`DeviceError`](error::DeviceError) means that the lab, the request or the machine is
+//! has one of those; a [`GateError`](error::GateError) means that the lab, the request or the machine is
 //! at fault.
 //!
 //! ```no_run
 //! use warpsmith_device::target::Target;
 //! use warpsmith_gate::corpus::{Corpus, CorpusOptions};
-//! use warpsmith_gate::error::DeviceError;
+//! use warpsmith_gate::error::GateError;
 //! use warpsmith_gate::evaluate::evaluate;
 //! use warpsmith_model::{Environment, Lab, Outcome, Request};
 //!
@@ -43,7 +43,7 @@
 //!     lab: &Lab,
 //!     request: &Request,
 //!     environment: &Environment,
-//! ) -> Result<Outcome, DeviceError> {
+//! ) -> Result<Outcome, GateError> {
 //!     let kernel = lab.kernel(&request.job.candidate.kernel).expect("the lab has it");
 //!     let mut corpus = Corpus::new(CorpusOptions::new(None));
 //!     let finding = evaluate(target, &mut corpus, lab, kernel, request, environment, None)?;

@@ -16,7 +16,7 @@ use warpsmith_model::{
 };
 
 use crate::corpus::{Corpus, Want};
-use crate::error::DeviceError;
+use crate::error::GateError;
 use crate::evaluate::{ProgramError, Subject};
 
 /// How long one step under the profiler may take: it runs every launch some forty times.
@@ -32,9 +32,9 @@ pub fn profile(
     kernel: &Kernel,
     request: &ProfileRequest,
     cache_dir: &Path,
-) -> Result<Profiled, DeviceError> {
+) -> Result<Profiled, GateError> {
     if target.info().cuda.is_none() {
-        return Err(DeviceError::BadRequest(
+        return Err(GateError::BadRequest(
             "only a CUDA target can be profiled: no counters of the CPU are read".to_string(),
         ));
     }
@@ -43,13 +43,13 @@ pub fn profile(
     let mut artifacts = Vec::new();
     let mut profiled = Profiled { workloads: Vec::new(), files: Vec::new() };
     for name in &request.workloads {
-        let workload = lab.workload(name).ok_or_else(|| DeviceError::UnknownWorkload {
+        let workload = lab.workload(name).ok_or_else(|| GateError::UnknownWorkload {
             lab: lab.name.clone(),
             workload: name.clone(),
         })?;
         if !subject.serves(workload)? {
             let (subject, workload) = (kernel.name.clone(), name.clone());
-            return Err(DeviceError::NotServed { subject, workload });
+            return Err(GateError::NotServed { subject, workload });
         }
         let program = program(target, lab, &subject, workload, &mut artifacts)?;
         let cases = corpus.cases(target, lab, workload, 0, request.lab.seed, Want::Exactly(1))?;
@@ -57,7 +57,7 @@ pub fn profile(
             Ok(ncu) => record(target, ncu, &program, cases[0].id, cache_dir, &mut profiled.files),
             Err(why) => Ok((missing(why), Vec::new())),
         };
-        let (counters, rows) = recorded.map_err(|source| DeviceError::Target {
+        let (counters, rows) = recorded.map_err(|source| GateError::Target {
             doing: format!("profiling `{}` on `{name}`", kernel.name),
             source,
         })?;
@@ -79,12 +79,12 @@ fn program(
     subject: &Subject<'_>,
     workload: &Workload,
     artifacts: &mut Vec<(Unit, Artifact)>,
-) -> Result<Program, DeviceError> {
+) -> Result<Program, GateError> {
     let program = subject.program(target, lab, workload, COMPILE_DEADLINE, artifacts);
     program.map_err(|error| match error {
         ProgramError::Broken(error) => error,
         ProgramError::Compile(source) => {
-            DeviceError::Target { doing: format!("compiling `{}`", subject.name()), source }
+            GateError::Target { doing: format!("compiling `{}`", subject.name()), source }
         }
     })
 }

@@ -13,7 +13,7 @@ use warpsmith_device::cuda::{Cuda, CudaConfig};
 use warpsmith_device::target::{Fault, Target};
 use warpsmith_gate::compare::{CompareOptions, Entrant, EntrantKind};
 use warpsmith_gate::corpus::{Corpus, CorpusOptions};
-use warpsmith_gate::error::DeviceError;
+use warpsmith_gate::error::GateError;
 use warpsmith_gate::{ceilings, compare, evaluate, profile};
 use warpsmith_model::lab::{Kernel, TargetKind, parse_kernel};
 use warpsmith_model::{
@@ -64,13 +64,13 @@ pub fn parse(lab: &Lab, text: &KernelText) -> Result<Kernel> {
 /// Says whether an answer failed by nothing that lies in the question or in us.
 fn is_killed_from_outside(error: &anyhow::Error) -> bool {
     match error.downcast_ref() {
-        Some(DeviceError::Target { source: Fault::Crashed(cause), .. }) => cause.is_from_outside(),
+        Some(GateError::Target { source: Fault::Crashed(cause), .. }) => cause.is_from_outside(),
         _ => false,
     }
 }
 
 fn failed(error: &anyhow::Error) -> Answer {
-    let refused = matches!(error.downcast_ref(), Some(DeviceError::LabRefused { .. }));
+    let refused = matches!(error.downcast_ref(), Some(GateError::LabRefused { .. }));
     Answer::Failed { message: format!("{error:#}"), lab_refused: refused }
 }
 

@@ -7,7 +7,7 @@ use warpsmith_device::cuda::own;
 use warpsmith_device::target::{Artifact, CaseId, Extent, Fault, Program, Session, Target};
 use warpsmith_model::{Ceilings, CudaInfo, stats};
 
-use crate::error::DeviceError;
+use crate::error::GateError;
 
 const DEADLINE: Duration = Duration::from_secs(30);
 /// Floats of the arrays that memory is read from and written to: 256 MiB each, beyond every cache.
@@ -25,7 +25,7 @@ const CACHE_STEPS: i64 = 16;
 const THREADS: u32 = 256;
 
 /// Measures the ceilings.
-pub(crate) fn measure(target: &mut dyn Target, info: &CudaInfo) -> Result<Ceilings, DeviceError> {
+pub(crate) fn measure(target: &mut dyn Target, info: &CudaInfo) -> Result<Ceilings, GateError> {
     let artifact = compile(target, info)?;
     let launch_floor_s = floor_with(target, &artifact)?;
     let sms = info.sms;
@@ -35,7 +35,7 @@ pub(crate) fn measure(target: &mut dyn Target, info: &CudaInfo) -> Result<Ceilin
     let threads = f64::from(blocks * THREADS);
     let mut best = |entry: &str, grid: u32, block: u32, steps: i64, work: f64| {
         let program = own::program(&artifact, &near, entry, grid, block, steps);
-        Ok::<f64, DeviceError>(work / fastest(target, &program, case, entry)?)
+        Ok::<f64, GateError>(work / fastest(target, &program, case, entry)?)
     };
     let fma_work = threads * 16.0 * 2.0 * FMA_STEPS as f64;
     let f32_flops_per_s = best("fma_f32", blocks, THREADS, FMA_STEPS, fma_work)?;
@@ -63,12 +63,12 @@ pub(crate) fn measure(target: &mut dyn Target, info: &CudaInfo) -> Result<Ceilin
 }
 
 /// Measures the time of an empty launch alone.
-pub(crate) fn launch_floor(target: &mut dyn Target, info: &CudaInfo) -> Result<f64, DeviceError> {
+pub(crate) fn launch_floor(target: &mut dyn Target, info: &CudaInfo) -> Result<f64, GateError> {
     let artifact = compile(target, info)?;
     floor_with(target, &artifact)
 }
 
-fn floor_with(target: &mut dyn Target, artifact: &Artifact) -> Result<f64, DeviceError> {
+fn floor_with(target: &mut dyn Target, artifact: &Artifact) -> Result<f64, GateError> {
     let plans = own::plans(1024);
     let case = own::stage(target, &plans).map_err(staging)?;
     let program = own::program(artifact, &plans, "empty", 1, 32, 0);
@@ -87,7 +87,7 @@ fn floor_with(target: &mut dyn Target, artifact: &Artifact) -> Result<f64, Devic
     Ok(stats::median(&samples_s).expect("there were launches"))
 }
 
-fn compile(target: &mut dyn Target, info: &CudaInfo) -> Result<Artifact, DeviceError> {
+fn compile(target: &mut dyn Target, info: &CudaInfo) -> Result<Artifact, GateError> {
     own::compile(target, info, "ceilings.cu", own::CEILINGS)
         .map_err(|source| failed("compiling", source))
 }
@@ -97,7 +97,7 @@ fn fastest(
     program: &Program,
     case: CaseId,
     entry: &str,
-) -> Result<f64, DeviceError> {
+) -> Result<f64, GateError> {
     let opened = target.open(program, &[case], DEADLINE);
     let mut session: Box<dyn Session> = opened.map_err(|source| failed(entry, source))?;
     let mut best_s = f64::INFINITY;
@@ -108,10 +108,10 @@ fn fastest(
     Ok(best_s)
 }
 
-fn staging(source: Fault) -> DeviceError {
+fn staging(source: Fault) -> GateError {
     failed("staging inputs", source)
 }
 
-fn failed(what: &str, source: Fault) -> DeviceError {
-    DeviceError::Target { doing: format!("measuring the device's ceilings ({what})"), source }
+fn failed(what: &str, source: Fault) -> GateError {
+    GateError::Target { doing: format!("measuring the device's ceilings ({what})"), source }
 }

@@ -12,7 +12,7 @@ use super::store::Stored;
 use crate::bind;
 use crate::check::{self, Budget, Coverage, Expected, LEAST_ROW, Values};
 use crate::element::{least_normal, widen};
-use crate::error::DeviceError;
+use crate::error::GateError;
 use crate::inputs;
 
 /// About how long the sample of the reference beside one answer of the oracle may take.
@@ -51,7 +51,7 @@ impl Authorities {
         key: &SetKey,
         staged: &[StagedContents],
         floors: &[f64],
-    ) -> Result<Vec<Answered>, DeviceError> {
+    ) -> Result<Vec<Answered>, GateError> {
         let oracle = match key.answer {
             Answer::Reference => None,
             Answer::Oracle => Some(self.oracle_program(target, lab, shape)?),
@@ -101,7 +101,7 @@ impl Authorities {
         inputs: usize,
         seed: u64,
         answer: Answer,
-    ) -> Result<Vec<f64>, DeviceError> {
+    ) -> Result<Vec<f64>, GateError> {
         let plans = bind::tensor_plans(lab, shape)?;
         let outputs = outputs_of(&plans);
         if outputs.iter().all(|plan| plan.elements() >= LEAST_ROW) {
@@ -156,7 +156,7 @@ impl Authorities {
         lab: &Lab,
         shape: &Workload,
         staged: &[&StagedContents],
-    ) -> Result<Vec<Stored>, DeviceError> {
+    ) -> Result<Vec<Stored>, GateError> {
         let contents: Vec<&[Vec<u8>]> = staged.iter().map(|one| one.contents.as_slice()).collect();
         let ran = self.run_reference(target, lab, shape, &contents, &[Extent::All], 1)?;
         let stored = |(outputs, answer_s): (&Vec<Vec<u8>>, &f64)| Stored {
@@ -177,7 +177,7 @@ impl Authorities {
         program: &Program,
         inputs: usize,
         staged: &[&StagedContents],
-    ) -> Result<Vec<Stored>, DeviceError> {
+    ) -> Result<Vec<Stored>, GateError> {
         let ids: Vec<CaseId> = staged.iter().map(|one| one.id).collect();
         let run = Run { program, who: "the oracle", extents: &[Extent::All], times: 1 };
         let ran = self.run(target, lab, shape, run, &ids)?;
@@ -215,7 +215,7 @@ impl Authorities {
                         lab.inputs[inputs].name,
                         one.seed
                     );
-                    DeviceError::refused(&lab.name, reason)
+                    GateError::refused(&lab.name, reason)
                 })?);
             }
             let sampled_blocks = count.min(blocks) as u64;
@@ -251,7 +251,7 @@ fn prepare(
     outputs: &[TensorPlan],
     stored: Stored,
     floors: &[f64],
-) -> Result<Answered, DeviceError> {
+) -> Result<Answered, GateError> {
     let Stored { answer_s, sampled_blocks, values } = stored;
     let mut expected = Vec::new();
     for ((plan, values), floor) in outputs.iter().zip(values).zip(floors) {
@@ -266,7 +266,7 @@ fn prepare(
                 bind::describe_shape(shape),
                 lab.inputs[key.inputs].name,
             );
-            DeviceError::refused(&lab.name, reason)
+            GateError::refused(&lab.name, reason)
         })?);
     }
     Ok(Answered { expected, answer_s, sampled_blocks })

@@ -17,7 +17,7 @@ use super::store::Store;
 use crate::bind;
 use crate::check;
 use crate::element::widen_bytes;
-use crate::error::DeviceError;
+use crate::error::GateError;
 
 /// Who answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -77,7 +77,7 @@ impl Authorities {
         target: &mut dyn Target,
         lab: &Lab,
         options: &CorpusOptions,
-    ) -> Result<Self, DeviceError> {
+    ) -> Result<Self, GateError> {
         let reference =
             match (&lab.reference.program, bind::reference_unit(lab, options.compile_deadline)) {
                 (ReferenceProgram::Script(script), _) => {
@@ -108,7 +108,7 @@ impl Authorities {
     }
 
     /// Decides who answers for a real workload.
-    pub(super) fn answer_for(&self, lab: &Lab, shape: &Workload) -> Result<Answer, DeviceError> {
+    pub(super) fn answer_for(&self, lab: &Lab, shape: &Workload) -> Result<Answer, GateError> {
         if lab.oracle.is_none() {
             return Ok(Answer::Reference);
         }
@@ -121,7 +121,7 @@ impl Authorities {
     }
 
     /// Estimates the seconds of one answer.
-    pub(super) fn estimate_s(&self, lab: &Lab, shape: &Workload) -> Result<f64, DeviceError> {
+    pub(super) fn estimate_s(&self, lab: &Lab, shape: &Workload) -> Result<f64, GateError> {
         let rate = match self.answer_for(lab, shape)? {
             Answer::Reference => self.reference_rate,
             Answer::Oracle => self.oracle_rate,
@@ -133,14 +133,14 @@ impl Authorities {
         &self,
         lab: &Lab,
         shape: &Workload,
-    ) -> Result<Program, DeviceError> {
+    ) -> Result<Program, GateError> {
         match &self.reference {
             ReferenceHost::Compiled(artifact) => {
                 bind::reference_program(lab, shape, artifact.clone())
             }
             ReferenceHost::Script(_) => {
                 let reason = "its reference is a script, which has no blocks";
-                Err(DeviceError::refused(&lab.name, reason))
+                Err(GateError::refused(&lab.name, reason))
             }
         }
     }
@@ -159,12 +159,12 @@ impl Authorities {
         target: &mut dyn Target,
         lab: &Lab,
         shape: &Workload,
-    ) -> Result<Program, DeviceError> {
+    ) -> Result<Program, GateError> {
         let name = oracle_name(lab);
         let kernel = lab.kernel(name).ok_or_else(|| {
-            DeviceError::refused(&lab.name, format!("its oracle `{name}` does not exist"))
+            GateError::refused(&lab.name, format!("its oracle `{name}` does not exist"))
         })?;
-        let served = kernel.serves(shape).map_err(|source| DeviceError::Expression {
+        let served = kernel.serves(shape).map_err(|source| GateError::Expression {
             what: format!("`requires` of the oracle `{name}`"),
             source,
         })?;
@@ -173,7 +173,7 @@ impl Authorities {
                 "its oracle `{name}` does not serve {}; the oracle must serve every shape",
                 bind::describe_shape(shape)
             );
-            return Err(DeviceError::refused(&lab.name, reason));
+            return Err(GateError::refused(&lab.name, reason));
         }
         let (params, deadline) = (&kernel.default, self.compile_deadline);
         let mut unit = bind::kernel_unit(lab, kernel, params, shape, target.info(), deadline)?;
@@ -210,7 +210,7 @@ impl Authorities {
         contents: &[&[Vec<u8>]],
         extents: &[Extent],
         times: usize,
-    ) -> Result<Ran, DeviceError> {
+    ) -> Result<Ran, GateError> {
         let _step = trace::step("running the reference");
         let plans = bind::tensor_plans(lab, shape)?;
         let inputs: Vec<&TensorPlan> =
@@ -241,7 +241,7 @@ impl Authorities {
         plans: &[TensorPlan],
         contents: &[Contents],
         times: usize,
-    ) -> Result<Ran, DeviceError> {
+    ) -> Result<Ran, GateError> {
         let scalars = bind::scalar_values(lab, shape)?;
         let names = lab.scalars.iter().map(|scalar| scalar.name.clone());
         let call = Call {
@@ -250,7 +250,7 @@ impl Authorities {
             tensors: bind::widened(plans),
         };
         let ReferenceHost::Script(script) = &mut self.reference else {
-            return Err(DeviceError::refused(&lab.name, "its reference is no script"));
+            return Err(GateError::refused(&lab.name, "its reference is no script"));
         };
         let work = work_units(lab, shape)?;
         let doing = format!("the reference on {}", bind::describe_shape(shape));
@@ -269,7 +269,7 @@ impl Authorities {
                     if check::compare_bits(plan, first, again).is_err() {
                         let reason =
                             format!("{doing}: `{}` is not the same when it runs twice", plan.name);
-                        return Err(DeviceError::refused(&lab.name, reason));
+                        return Err(GateError::refused(&lab.name, reason));
                     }
                 }
             }
@@ -290,7 +290,7 @@ impl Authorities {
         run: Run<'_>,
         plans: &[TensorPlan],
         contents: &[Contents],
-    ) -> Result<Ran, DeviceError> {
+    ) -> Result<Ran, GateError> {
         let mut ids = Vec::new();
         let mut staged = Ok(());
         let staging = trace::step("staging inputs of an authority");
@@ -299,7 +299,7 @@ impl Authorities {
                 Ok(id) => ids.push(id),
                 Err(source) => {
                     let doing = format!("staging inputs of `{}`", shape.name);
-                    staged = Err(DeviceError::Target { doing, source });
+                    staged = Err(GateError::Target { doing, source });
                     break;
                 }
             }
@@ -321,9 +321,9 @@ impl Authorities {
         shape: &Workload,
         run: Run<'_>,
         ids: &[CaseId],
-    ) -> Result<Ran, DeviceError> {
+    ) -> Result<Ran, GateError> {
         match self.run_once(target, lab, shape, run, ids) {
-            Err(DeviceError::Target { source: Fault::Crashed(_), .. }) => {
+            Err(GateError::Target { source: Fault::Crashed(_), .. }) => {
                 self.run_once(target, lab, shape, run, ids)
             }
             ran => ran,
@@ -337,7 +337,7 @@ impl Authorities {
         shape: &Workload,
         run: Run<'_>,
         ids: &[CaseId],
-    ) -> Result<Ran, DeviceError> {
+    ) -> Result<Ran, GateError> {
         let doing = format!("{} on {}", run.who, bind::describe_shape(shape));
         let broken = |fault: Fault| refused_fault(lab, &doing, fault);
         let mut session = target.open(run.program, ids, self.launch_deadline).map_err(broken)?;
@@ -349,7 +349,7 @@ impl Authorities {
             if let Some(tensor) = session.overwritten_guard(case) {
                 let name = &run.program.tensors[tensor].name;
                 let reason = format!("{doing}: it wrote beside `{name}`");
-                return Err(DeviceError::refused(&lab.name, reason));
+                return Err(GateError::refused(&lab.name, reason));
             }
             let first: Vec<Vec<u8>> =
                 outputs.iter().map(|tensor| session.output(case, *tensor).to_vec()).collect();
@@ -363,7 +363,7 @@ impl Authorities {
                         let name = &plan.name;
                         let reason =
                             format!("{doing}: `{name}` is not the same when it runs twice");
-                        return Err(DeviceError::refused(&lab.name, reason));
+                        return Err(GateError::refused(&lab.name, reason));
                     }
                 }
             }
@@ -398,27 +398,27 @@ pub(super) struct Run<'a> {
 }
 
 /// Turns a fault of the reference or the oracle into a refusal of the lab, unless we broke.
-fn refused_fault(lab: &Lab, doing: &str, fault: Fault) -> DeviceError {
+fn refused_fault(lab: &Lab, doing: &str, fault: Fault) -> GateError {
     match fault {
         Fault::Compile { message, log } => {
-            DeviceError::refused(&lab.name, format!("{doing} failed: {message}\n{log}"))
+            GateError::refused(&lab.name, format!("{doing} failed: {message}\n{log}"))
         }
         // No fault of the lab's.
         Fault::Crashed(cause) if cause.is_from_outside() => {
-            DeviceError::Target { doing: doing.to_string(), source: Fault::Crashed(cause) }
+            GateError::Target { doing: doing.to_string(), source: Fault::Crashed(cause) }
         }
         Fault::Crashed(_) | Fault::TimedOut { .. } => {
-            DeviceError::refused(&lab.name, format!("{doing}: {fault}"))
+            GateError::refused(&lab.name, format!("{doing}: {fault}"))
         }
         Fault::Unavailable(_) | Fault::Broken { .. } => {
-            DeviceError::Target { doing: doing.to_string(), source: fault }
+            GateError::Target { doing: doing.to_string(), source: fault }
         }
     }
 }
 
 /// Returns the size of a shape's work: operations and bytes together, so that labs that only move
 /// data have a rate too.
-pub(super) fn work_units(lab: &Lab, shape: &Workload) -> Result<f64, DeviceError> {
+pub(super) fn work_units(lab: &Lab, shape: &Workload) -> Result<f64, GateError> {
     let work = bind::work_size(lab, shape)?;
     Ok((work.flops + work.bytes).max(1.0))
 }

@@ -19,7 +19,7 @@ use super::authority::{Answer, Authorities, Run, outputs_of, work_units};
 use crate::bind;
 use crate::check::{self, Budget, Coverage, Expected, Values};
 use crate::element::{narrow, widen};
-use crate::error::DeviceError;
+use crate::error::GateError;
 use crate::inputs;
 
 /// Seconds of the reference for one content; on larger shapes a sample of blocks must do.
@@ -54,11 +54,11 @@ pub fn plain_offsets(
     shapes: &[Workload],
     options: &CorpusOptions,
     seed: u64,
-) -> Result<Vec<PlainOffset>, DeviceError> {
+) -> Result<Vec<PlainOffset>, GateError> {
     let Some(unit) = plain_unit(lab, options) else {
         let reason = "its reference is a script, which cannot be compiled in another precision; set the \
                       tolerances by a plain kernel's errors, which `warpsmith check` prints";
-        return Err(DeviceError::refused(&lab.name, reason));
+        return Err(GateError::refused(&lab.name, reason));
     };
     let mut plain = Plain {
         authorities: Authorities::compile(target, lab, options)?,
@@ -67,9 +67,9 @@ pub fn plain_offsets(
             let doing = "compiling the reference in the outputs' precision";
             match fault {
                 Fault::Compile { message, log } => {
-                    DeviceError::refused(&lab.name, format!("{doing} failed: {message}\n{log}"))
+                    GateError::refused(&lab.name, format!("{doing} failed: {message}\n{log}"))
                 }
-                source => DeviceError::Target { doing: doing.to_string(), source },
+                source => GateError::Target { doing: doing.to_string(), source },
             }
         })?,
     };
@@ -137,7 +137,7 @@ impl Plain {
         inputs: usize,
         seed: u64,
         offset: &mut PlainOffset,
-    ) -> Result<(), DeviceError> {
+    ) -> Result<(), GateError> {
         let plans = bind::tensor_plans(lab, shape)?;
         let distribution = &lab.inputs[inputs];
         let seed = inputs::content_seed(seed, &shape.axes, &distribution.name, 0);
@@ -188,7 +188,7 @@ impl Plain {
     }
 
     /// Returns all blocks where the reference is quick, else a sample of them.
-    fn extent(&self, lab: &Lab, shape: &Workload, seed: u64) -> Result<Extent, DeviceError> {
+    fn extent(&self, lab: &Lab, shape: &Workload, seed: u64) -> Result<Extent, GateError> {
         let blocks = self.authorities.reference_program(lab, shape)?.launches[0].blocks;
         let rate = self.authorities.reference_rate;
         if rate == 0.0 {
@@ -203,7 +203,7 @@ impl Plain {
         Ok(Extent::Blocks(choose_blocks(blocks, count, &mut rng)))
     }
 
-    fn program(&self, lab: &Lab, shape: &Workload) -> Result<Program, DeviceError> {
+    fn program(&self, lab: &Lab, shape: &Workload) -> Result<Program, GateError> {
         let mut program = bind::reference_program(lab, shape, self.artifact.clone())?;
         for tensor in &mut program.tensors {
             tensor.dtype = self.dtype;
@@ -242,11 +242,11 @@ fn off_by(
     right: Vec<f64>,
     plain: &[f64],
     floor: f64,
-) -> Result<Result<ErrorSize, String>, DeviceError> {
+) -> Result<Result<ErrorSize, String>, GateError> {
     let expected = Expected::new(plan, Values::Double(right), floor).map_err(|bad| {
         let place = bind::describe_shape(shape);
         let reason = format!("the reference gives {} at {:?} on {place}", bad.value, bad.index);
-        DeviceError::refused(&lab.name, reason)
+        GateError::refused(&lab.name, reason)
     })?;
     let anything = Budget { element: f64::MAX, norm: f64::MAX, epsilon: plan.dtype.epsilon() };
     let bytes = narrow(plan.dtype, plain);

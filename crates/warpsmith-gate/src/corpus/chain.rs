@@ -12,7 +12,7 @@ use super::{Corpus, Proven, Want};
 use crate::bind;
 use crate::check::{self, Budget, Coverage};
 use crate::element::{narrow, widen};
-use crate::error::DeviceError;
+use crate::error::GateError;
 use crate::inputs;
 
 /// An output must change by at least this share of its norm when an input is drawn anew, or a
@@ -26,7 +26,7 @@ pub(super) fn check_chain(
     lab: &Lab,
     workloads: &[&Workload],
     seed: u64,
-) -> Result<ChainRecord, DeviceError> {
+) -> Result<ChainRecord, GateError> {
     let _step = trace::step("the chain of trust");
     let started = Instant::now();
     prove(corpus, target, lab, seed)?;
@@ -57,7 +57,7 @@ pub(super) fn prove(
     target: &mut dyn Target,
     lab: &Lab,
     seed: u64,
-) -> Result<(), DeviceError> {
+) -> Result<(), GateError> {
     if corpus.proven.as_ref().is_some_and(|proven| proven.lab == lab.id) {
         return Ok(());
     }
@@ -82,11 +82,11 @@ fn prove_all(
     target: &mut dyn Target,
     lab: &Lab,
     seed: u64,
-) -> Result<ChainRecord, DeviceError> {
+) -> Result<ChainRecord, GateError> {
     let started = Instant::now();
     if lab.proofs.is_empty() {
         let reason = "it has no [[proof]] shape on which the reference could prove a kernel";
-        return Err(DeviceError::refused(&lab.name, reason));
+        return Err(GateError::refused(&lab.name, reason));
     }
     let mut changes = Changes::new(lab);
     let mut proofs = Vec::new();
@@ -149,7 +149,7 @@ fn prove_all(
                          one",
                         oracle_name(lab)
                     );
-                    DeviceError::refused(&lab.name, reason)
+                    GateError::refused(&lab.name, reason)
                 })?;
                 proofs.push(Proof {
                     shape: bind::describe_shape(shape),
@@ -193,7 +193,7 @@ impl Changes {
         }
     }
 
-    fn judge(&self, lab: &Lab) -> Result<Vec<Sensitivity>, DeviceError> {
+    fn judge(&self, lab: &Lab) -> Result<Vec<Sensitivity>, GateError> {
         let names = |role: Role| {
             lab.tensors.iter().filter(move |tensor| tensor.role == role).map(|t| t.name.clone())
         };
@@ -213,7 +213,7 @@ impl Changes {
                  it would pass",
                 deaf.tensor, deaf.relative_change
             );
-            return Err(DeviceError::refused(&lab.name, reason));
+            return Err(GateError::refused(&lab.name, reason));
         }
         for (idx, output) in names(Role::Output).enumerate() {
             let most = self.changes.iter().map(|changes| changes[idx]).fold(0.0, f64::max);
@@ -222,7 +222,7 @@ impl Changes {
                     "the output `{output}` hardly depends on any input (by {most:.1e} of its norm \
                      at most), so a constant would pass"
                 );
-                return Err(DeviceError::refused(&lab.name, reason));
+                return Err(GateError::refused(&lab.name, reason));
             }
         }
         Ok(sensitivity)

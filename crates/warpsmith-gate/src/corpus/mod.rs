@@ -27,7 +27,7 @@ use warpsmith_model::{ChainRecord, Lab, LabId};
 
 use crate::bind;
 use crate::check::{Expected, Place};
-use crate::error::DeviceError;
+use crate::error::GateError;
 use crate::inputs;
 use answers::{Answered, StagedContents};
 use authority::{Answer, Authorities};
@@ -240,7 +240,7 @@ impl Corpus {
         target: &mut dyn Target,
         lab: &Lab,
         seed: u64,
-    ) -> Result<ChainRecord, DeviceError> {
+    ) -> Result<ChainRecord, GateError> {
         let all: Vec<&Workload> = lab.workloads.iter().collect();
         chain::check_chain(self, target, lab, &all, seed)
     }
@@ -252,7 +252,7 @@ impl Corpus {
         lab: &Lab,
         workloads: &[&Workload],
         seed: u64,
-    ) -> Result<ChainRecord, DeviceError> {
+    ) -> Result<ChainRecord, GateError> {
         chain::check_chain(self, target, lab, workloads, seed)
     }
 
@@ -265,7 +265,7 @@ impl Corpus {
         inputs: usize,
         seed: u64,
         want: Want,
-    ) -> Result<Vec<Arc<Case>>, DeviceError> {
+    ) -> Result<Vec<Arc<Case>>, GateError> {
         chain::prove(self, target, lab, seed)?;
         let answer = self.proven(lab).authorities.answer_for(lab, workload)?;
         self.provide(target, lab, workload, inputs, seed, answer, want)
@@ -278,7 +278,7 @@ impl Corpus {
         lab: &Lab,
         shape: &Workload,
         seed: u64,
-    ) -> Result<Vec<Arc<Case>>, DeviceError> {
+    ) -> Result<Vec<Arc<Case>>, GateError> {
         chain::prove(self, target, lab, seed)?;
         self.proof_cases_unproven(target, lab, shape, seed)
     }
@@ -289,7 +289,7 @@ impl Corpus {
         lab: &Lab,
         shape: &Workload,
         seed: u64,
-    ) -> Result<Vec<Arc<Case>>, DeviceError> {
+    ) -> Result<Vec<Arc<Case>>, GateError> {
         let mut cases = Vec::new();
         for inputs in 0..lab.inputs.len() {
             let want = Want::Exactly(1);
@@ -306,13 +306,13 @@ impl Corpus {
         lab: &Lab,
         workload: &Workload,
         seed: u64,
-    ) -> Result<f64, DeviceError> {
+    ) -> Result<f64, GateError> {
         chain::prove(self, target, lab, seed)?;
         self.proven(lab).authorities.estimate_s(lab, workload)
     }
 
     /// Returns the time of an empty launch on the target, measured once.
-    pub(crate) fn launch_floor_s(&mut self, target: &mut dyn Target) -> Result<f64, DeviceError> {
+    pub(crate) fn launch_floor_s(&mut self, target: &mut dyn Target) -> Result<f64, GateError> {
         if let Some(floor_s) = self.launch_floor_s {
             return Ok(floor_s);
         }
@@ -345,7 +345,7 @@ impl Corpus {
         seed: u64,
         answer: Answer,
         want: Want,
-    ) -> Result<Vec<Arc<Case>>, DeviceError> {
+    ) -> Result<Vec<Arc<Case>>, GateError> {
         let key = SetKey::of(lab, shape, inputs, seed, answer);
         let plans = bind::tensor_plans(lab, shape)?;
         self.uses += 1;
@@ -379,7 +379,7 @@ impl Corpus {
         plans: &[TensorPlan],
         set: &mut CaseSet,
         wanted: usize,
-    ) -> Result<(), DeviceError> {
+    ) -> Result<(), GateError> {
         let missing = wanted.saturating_sub(set.cases.len());
         self.make_room(target, set.bytes + missing * case_bytes(plans));
         let authorities = &mut self.proven.as_mut().expect("the lab is proven").authorities;
@@ -405,7 +405,7 @@ impl Corpus {
                     Err(source) => {
                         staged.iter().for_each(|one| target.unstage(one.id));
                         let doing = format!("staging inputs of `{}`", shape.name);
-                        return Err(DeviceError::Target { doing, source });
+                        return Err(GateError::Target { doing, source });
                     }
                 }
             }

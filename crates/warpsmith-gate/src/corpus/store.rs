@@ -13,7 +13,7 @@ use warpsmith_device::target::TensorPlan;
 use warpsmith_device::trace;
 
 use crate::check::Values;
-use crate::error::DeviceError;
+use crate::error::GateError;
 
 const MAGIC: &[u8; 16] = b"warpsmith-exp-1\n";
 const HASH_BYTES: usize = 32;
@@ -37,11 +37,11 @@ pub(super) struct Store {
 }
 
 impl Store {
-    pub(super) fn open(dir: PathBuf) -> Result<Self, DeviceError> {
+    pub(super) fn open(dir: PathBuf) -> Result<Self, GateError> {
         let store = Self { dir };
         fs::create_dir_all(&store.dir)
             .and_then(|()| store.prune())
-            .map_err(|source| DeviceError::Cache { path: store.dir.clone(), source })?;
+            .map_err(|source| GateError::Cache { path: store.dir.clone(), source })?;
         Ok(store)
     }
 
@@ -51,13 +51,13 @@ impl Store {
         decode(&bytes, outputs)
     }
 
-    pub(super) fn save(&self, name: &str, stored: &Stored) -> Result<(), DeviceError> {
+    pub(super) fn save(&self, name: &str, stored: &Stored) -> Result<(), GateError> {
         let _step = trace::step("saving an answer");
         let path = self.path(name);
         let temporary = self.dir.join(format!("{name}.{}.tmp", std::process::id()));
         fs::write(&temporary, encode(stored))
             .and_then(|()| fs::rename(&temporary, &path))
-            .map_err(|source| DeviceError::Cache { path, source })
+            .map_err(|source| GateError::Cache { path, source })
     }
 
     fn path(&self, name: &str) -> PathBuf {

@@ -6,9 +6,9 @@ use warpsmith_model::Stage;
 use super::*;
 use crate::testing::{blend, corpus, lab, machine};
 
-fn refusal(result: Result<ChainRecord, DeviceError>) -> String {
+fn refusal(result: Result<ChainRecord, GateError>) -> String {
     match result.expect_err("the lab is refused") {
-        DeviceError::LabRefused { reason, .. } => reason,
+        GateError::LabRefused { reason, .. } => reason,
         other => panic!("refused, not {other:?}"),
     }
 }

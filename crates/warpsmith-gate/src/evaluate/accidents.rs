@@ -69,7 +69,7 @@ fn a_reference_that_somebody_kills_again_and_again_is_an_outcome() {
     // What is asked for before a candidate is looked at cannot be blamed on one.
     match found {
         Ok(found) => assert!(found.trial.outcome.describe().contains("from outside")),
-        Err(error) => assert!(matches!(error, DeviceError::Target { .. }), "{error:?}"),
+        Err(error) => assert!(matches!(error, GateError::Target { .. }), "{error:?}"),
     }
 }
 

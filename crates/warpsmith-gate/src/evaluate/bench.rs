@@ -20,7 +20,7 @@ use crate::bind;
 use crate::check::{self, Budget, Coverage, Wrong};
 use crate::clock;
 use crate::corpus::{Case, Corpus};
-use crate::error::DeviceError;
+use crate::error::GateError;
 
 /// Why an evaluation ends before its end.
 #[derive(Debug)]
@@ -28,7 +28,7 @@ pub(crate) enum Stop {
     /// The candidate failed.
     Outcome(Box<Outcome>),
     /// We broke.
-    Broken(DeviceError),
+    Broken(GateError),
 }
 
 impl Stop {
@@ -50,17 +50,17 @@ impl Stop {
     }
 }
 
-impl From<DeviceError> for Stop {
-    fn from(error: DeviceError) -> Self {
+impl From<GateError> for Stop {
+    fn from(error: GateError) -> Self {
         match error {
             // Other parameters, or other shapes, may be launched; this is about one candidate.
-            DeviceError::Unlaunchable { kernel: _, workload, reason } => {
+            GateError::Unlaunchable { kernel: _, workload, reason } => {
                 let message = format!("no launch is possible: {reason}");
                 let cause = CrashCause::NotLoadable { message };
                 Self::Outcome(Box::new(Outcome::Crashed { workload, cause }))
             }
             // It went away twice, and not by what it did.
-            DeviceError::Target { doing, source: Fault::Crashed(cause) }
+            GateError::Target { doing, source: Fault::Crashed(cause) }
                 if cause.is_from_outside() =>
             {
                 Self::Outcome(Box::new(Outcome::Crashed { workload: doing, cause }))
@@ -87,7 +87,7 @@ impl Subject<'_> {
         }
     }
 
-    pub(crate) fn serves(&self, shape: &Workload) -> Result<bool, DeviceError> {
+    pub(crate) fn serves(&self, shape: &Workload) -> Result<bool, GateError> {
         let served = match self {
             Self::Kernel { kernel, .. } => kernel.serves(shape),
             Self::Baseline { baseline } => baseline.serves(shape),
@@ -98,9 +98,9 @@ impl Subject<'_> {
                 let shape_in_words = bind::describe_shape(shape);
                 let reason = format!("its `requires` has no value on {shape_in_words}: {source}");
                 let (kernel, workload) = (kernel.name.clone(), shape.name.clone());
-                DeviceError::Unlaunchable { kernel, workload, reason }
+                GateError::Unlaunchable { kernel, workload, reason }
             }
-            Self::Baseline { baseline } => DeviceError::Expression {
+            Self::Baseline { baseline } => GateError::Expression {
                 what: format!("`requires` of `{}` on `{}`", baseline.name, shape.name),
                 source,
             },
@@ -113,7 +113,7 @@ impl Subject<'_> {
         lab: &Lab,
         shape: &Workload,
         deadline: Duration,
-    ) -> Result<Unit, DeviceError> {
+    ) -> Result<Unit, GateError> {
         match self {
             Self::Kernel { kernel, params } => {
                 bind::kernel_unit(lab, kernel, params, shape, target.info(), deadline)
@@ -144,7 +144,7 @@ impl Subject<'_> {
         lab: &Lab,
         shape: &Workload,
         artifact: Artifact,
-    ) -> Result<Program, DeviceError> {
+    ) -> Result<Program, GateError> {
         match self {
             Self::Kernel { kernel, params } => {
                 bind::kernel_program(lab, kernel, params, shape, target.info(), artifact)
@@ -172,7 +172,7 @@ impl Subject<'_> {
         artifacts: &mut Vec<(Unit, Artifact)>,
     ) -> Result<Program, ProgramError> {
         let unit = self.unit(target, lab, shape, deadline).map_err(|error| match error {
-            DeviceError::Uncompilable { reason, .. } => {
+            GateError::Uncompilable { reason, .. } => {
                 ProgramError::Compile(Fault::Compile { log: reason.clone(), message: reason })
             }
             error => ProgramError::Broken(error),
@@ -195,7 +195,7 @@ pub(crate) enum ProgramError {
     /// The target did not compile it.
     Compile(Fault),
     /// The request or the contract is wrong.
-    Broken(DeviceError),
+    Broken(GateError),
 }
 
 /// One evaluation under way.
@@ -293,17 +293,17 @@ impl<'a> Bench<'a> {
         };
         if names.is_empty() {
             let message = format!("the job for `{}` names no workload", self.subject.name());
-            return Err(DeviceError::BadRequest(message).into());
+            return Err(GateError::BadRequest(message).into());
         }
         let mut workloads = Vec::new();
         for name in names {
-            let workload = self.lab.workload(name).ok_or_else(|| DeviceError::UnknownWorkload {
+            let workload = self.lab.workload(name).ok_or_else(|| GateError::UnknownWorkload {
                 lab: self.lab.name.clone(),
                 workload: name.clone(),
             })?;
             if !self.subject.serves(workload)? {
                 let subject = self.subject.name().to_string();
-                return Err(DeviceError::NotServed { subject, workload: name.clone() }.into());
+                return Err(GateError::NotServed { subject, workload: name.clone() }.into());
             }
             workloads.push(workload.clone());
         }
@@ -367,7 +367,7 @@ impl<'a> Bench<'a> {
             Fault::Crashed(cause) => (format!("the compiler was {cause}"), String::new()),
             Fault::Unavailable(_) | Fault::Broken { .. } => {
                 let doing = format!("compiling `{}`", self.subject.name());
-                return DeviceError::Target { doing, source: fault }.into();
+                return GateError::Target { doing, source: fault }.into();
             }
         };
         let log = Blob::new(log);
@@ -577,7 +577,7 @@ pub(crate) fn launch_outcome(subject: &Subject<'_>, workload: &str, fault: Fault
         Fault::TimedOut { limit_s } => failed(Outcome::TimedOut { workload, limit_s }),
         Fault::Compile { .. } | Fault::Unavailable(_) | Fault::Broken { .. } => {
             let doing = format!("running `{}` on `{workload}`", subject.name());
-            Stop::Broken(DeviceError::Target { doing, source: fault })
+            Stop::Broken(GateError::Target { doing, source: fault })
         }
     }
 }

@@ -9,7 +9,7 @@ use warpsmith_model::lab::{Front, Kernel, Workload};
 
 use super::bench::Subject;
 use crate::bind;
-use crate::error::DeviceError;
+use crate::error::GateError;
 
 /// One of the kernels, with parameters, that a front is made of.
 pub(super) struct Choice<'a> {
@@ -39,14 +39,14 @@ impl<'a> Choice<'a> {
 pub(super) fn choices<'a>(
     subject: Subject<'a>,
     shapes: &[Workload],
-) -> Result<Vec<Choice<'a>>, DeviceError> {
+) -> Result<Vec<Choice<'a>>, GateError> {
     let Subject::Kernel { kernel, params } = subject else { return Ok(Vec::new()) };
     let Some(front) = &kernel.front else { return Ok(Vec::new()) };
     let mut choices = distinct(front);
     for shape in shapes {
         let routes = front.agreeing(shape).map_err(|source| {
             let what = format!("`requires` of a kernel of `{}`", kernel.name);
-            DeviceError::Expression { what, source }
+            GateError::Expression { what, source }
         })?;
         if routes.is_empty() {
             continue;

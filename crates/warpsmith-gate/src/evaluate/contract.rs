@@ -9,7 +9,7 @@ use warpsmith_model::{Lab, Outcome};
 use super::bench::{Bench, ProgramError, Stop, Subject};
 use super::shapes;
 use crate::bind;
-use crate::error::DeviceError;
+use crate::error::GateError;
 
 /// Shapes drawn from the lab's ranges: an extent that is one of a few hundred is hardly ever missed.
 const DRAWN: usize = 2000;
@@ -33,7 +33,7 @@ pub(super) fn launches_everywhere(bench: &mut Bench<'_>, workload: &Workload) ->
         let bound = bind::kernel_program(lab, kernel, params, shape, device, artifact);
         match bound.map_err(ProgramError::Broken) {
             Ok(_) => {}
-            Err(error @ ProgramError::Broken(DeviceError::Unlaunchable { .. })) => {
+            Err(error @ ProgramError::Broken(GateError::Unlaunchable { .. })) => {
                 return Err(match bench.no_program(error) {
                     Stop::Outcome(outcome) => Stop::Outcome(Box::new(placed(*outcome, shape))),
                     broken => broken,

@@ -41,7 +41,7 @@ use warpsmith_model::{
 
 use crate::ceilings;
 use crate::corpus::Corpus;
-use crate::error::DeviceError;
+use crate::error::GateError;
 use bench::Bench;
 pub use bench::compiler_timed_out;
 pub(crate) use bench::{
@@ -59,7 +59,7 @@ pub fn evaluate(
     request: &Request,
     environment: &Environment,
     ceilings: Option<&Ceilings>,
-) -> Result<Finding, DeviceError> {
+) -> Result<Finding, GateError> {
     let started = Instant::now();
     let floor_s = match ceilings {
         Some(ceilings) => ceilings.launch_floor_s,
@@ -92,7 +92,7 @@ fn answer(
     environment: &Environment,
     ceilings: Option<&Ceilings>,
     started: Instant,
-) -> Result<Finding, DeviceError> {
+) -> Result<Finding, GateError> {
     let judged = judge(&mut bench, request, ceilings);
     let bench = bench.finish();
     let outcome = match judged {

@@ -23,7 +23,7 @@ use super::choices::choices;
 use super::shapes;
 use crate::bind;
 use crate::corpus::{Case, Want};
-use crate::error::DeviceError;
+use crate::error::GateError;
 
 /// How long a launch on a small shape may take; a kernel that needs longer has lost its way.
 const SMALL_DEADLINE: Duration = Duration::from_secs(120);
@@ -60,7 +60,7 @@ pub(super) fn check(bench: &mut Bench<'_>, workloads: &[Workload]) -> Result<(),
     }
     let sanitizers = found.map_err(|source| {
         let doing = format!("looking for what `{}` must run under", kernel.name);
-        DeviceError::Target { doing, source }
+        GateError::Target { doing, source }
     })?;
     let Some(sanitizers) = sanitizers else { return Ok(()) };
     let gate = Gate { name: &kernel.name, sanitizers };
@@ -299,14 +299,14 @@ impl Gate<'_> {
         runs: &[Run<'_>],
         launches: usize,
         deadline: Duration,
-    ) -> Result<Sanitized, DeviceError> {
+    ) -> Result<Sanitized, GateError> {
         let _step = trace::step(tool.name());
         let watched: Vec<(&Program, CaseId)> = (0..launches)
             .flat_map(|_| runs.iter().map(|run| (&run.program, run.case.id)))
             .collect();
         bench.target.sanitize(tool, &watched, deadline).map_err(|source| {
             let doing = format!("running `{}` under {}", self.name, tool.name());
-            DeviceError::Target { doing, source }
+            GateError::Target { doing, source }
         })
     }
 
@@ -358,7 +358,7 @@ impl Gate<'_> {
         &self,
         bench: &mut Bench<'_>,
         runs: &[Run<'k>],
-    ) -> Result<Vec<Run<'k>>, DeviceError> {
+    ) -> Result<Vec<Run<'k>>, GateError> {
         let lab = bench.lab;
         let deadline = Duration::from_secs_f64(bench.limits.compile_deadline_s);
         let mut located = Vec::new();
@@ -368,7 +368,7 @@ impl Gate<'_> {
             let mut unit = bind::kernel_unit(lab, kernel, params, &shape, &device, deadline)?;
             unit.flags.extend(self.sanitizers.line_flags.iter().cloned());
             let artifact = bench.target.compile(&unit).map_err(|source: Fault| {
-                DeviceError::Target { doing: format!("compiling `{}`", kernel.name), source }
+                GateError::Target { doing: format!("compiling `{}`", kernel.name), source }
             })?;
             let program = bind::kernel_program(lab, kernel, params, &shape, &device, artifact)?;
             let (choice, case) = (run.choice.clone(), Arc::clone(&run.case));

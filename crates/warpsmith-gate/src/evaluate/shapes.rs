@@ -11,7 +11,7 @@ use warpsmith_model::{LEFT_OUT_NOTE, Lab};
 
 use super::bench::{Bench, Stop};
 use crate::bind;
-use crate::error::DeviceError;
+use crate::error::GateError;
 
 /// What shapes that are drawn from the lab's ranges are called.
 pub(super) const DRAWN: &str = "drawn";
@@ -118,7 +118,7 @@ pub(super) fn some_small(bench: &mut Bench<'_>, count: usize) -> Result<Vec<Work
     Ok(shapes)
 }
 
-fn small_ones(bench: &Bench<'_>) -> Result<Vec<Workload>, DeviceError> {
+fn small_ones(bench: &Bench<'_>) -> Result<Vec<Workload>, GateError> {
     let lab = bench.lab;
     let mut rng = Rng::derive(bench.seed, "drawn shapes");
     let mut classes = CLASSES;
@@ -316,7 +316,7 @@ impl Limit {
     }
 
     /// Says whether a shape is one of the lab's at all, and no larger than what the lab's machine is made for.
-    fn allows(&self, bench: &Bench<'_>, shape: &Workload) -> Result<bool, DeviceError> {
+    fn allows(&self, bench: &Bench<'_>, shape: &Workload) -> Result<bool, GateError> {
         if !bind::is_shape(bench.lab, shape) {
             return Ok(false);
         }
@@ -327,7 +327,7 @@ impl Limit {
 }
 
 /// Returns the seconds that the answers for one kind of further shapes may cost.
-fn allowance_s(bench: &mut Bench<'_>, workloads: &[Workload]) -> Result<f64, DeviceError> {
+fn allowance_s(bench: &mut Bench<'_>, workloads: &[Workload]) -> Result<f64, GateError> {
     let mut all_s = 0.0;
     for workload in workloads {
         all_s += answer_s(bench, workload)?;
@@ -335,7 +335,7 @@ fn allowance_s(bench: &mut Bench<'_>, workloads: &[Workload]) -> Result<f64, Dev
     Ok((SHARE_OF_ANSWERS * all_s).max(ANSWERS_S))
 }
 
-fn answer_s(bench: &mut Bench<'_>, shape: &Workload) -> Result<f64, DeviceError> {
+fn answer_s(bench: &mut Bench<'_>, shape: &Workload) -> Result<f64, GateError> {
     bench.corpus.answer_s(bench.target, bench.lab, shape, bench.seed)
 }
 

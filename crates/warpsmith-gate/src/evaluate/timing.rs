@@ -15,7 +15,7 @@ use super::readings::Readings;
 use crate::bind;
 use crate::clock::{self, Reading, Rule};
 use crate::corpus::{Case, Want};
-use crate::error::DeviceError;
+use crate::error::GateError;
 
 /// Readings of the clock that one session should give.
 const READINGS_PER_SESSION: usize = 4;
@@ -271,7 +271,7 @@ pub(crate) fn judge_plausibility(
     lab: &Lab,
     ceilings: &Ceilings,
     measurements: &[Measurement],
-) -> Result<Option<Outcome>, DeviceError> {
+) -> Result<Option<Outcome>, GateError> {
     for measurement in measurements {
         let Some(workload) = lab.workload(&measurement.workload) else { continue };
         let work = bind::work_size(lab, workload)?;
