@@ -104,6 +104,20 @@ pub trait Target {
     ) -> Result<Box<dyn Session>, Fault> {
         self.open(program, cases, deadline)
     }
+
+    /// Opens a session as [`Target::open_in`] does that launches no more than so many cases together. A target
+    /// whose sessions share memory for their outputs needs less of it, and less has to be overwritten between
+    /// them.
+    fn open_few(
+        &mut self,
+        surroundings: Surroundings,
+        program: &Program,
+        cases: &[CaseId],
+        _together: usize,
+        deadline: Duration,
+    ) -> Result<Box<dyn Session>, Fault> {
+        self.open_in(surroundings, program, cases, deadline)
+    }
 }
 
 /// Who was in the process that a session is opened in.
@@ -123,6 +137,11 @@ pub trait Session {
     /// to back under one reading of the clock, then freezes the process, so that an output that
     /// becomes right after the clock stopped is not seen. Fails when the deadline passes.
     fn launch(&mut self, cases: &[usize], extent: &Extent) -> Result<Clocked, Fault>;
+
+    /// How many different cases can be launched together: as many as there are, unless it was opened for fewer.
+    fn launches_together(&self) -> usize {
+        usize::MAX
+    }
 
     /// Makes the next reading of the clock on these cases start as every other does, whoever ran before:
     /// the caches are in the same state, and what outputs hold cannot be foreseen. A device that begins
@@ -420,6 +439,8 @@ pub struct Clocked {
     pub elapsed_s: f64,
     /// Ticks of the cycle counter, by the harness; none where there is no counter.
     pub ticks: Option<u64>,
+    /// Seconds of them that one of its threads waited for a processor which other programs had.
+    pub waited_s: f64,
     /// How the device was right after it; none where it does not say.
     pub state: Option<DeviceState>,
 }

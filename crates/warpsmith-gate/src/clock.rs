@@ -3,6 +3,7 @@
 //! Pure functions over samples: the readings come from sessions, the statistics from the model.
 //! The loop that uses them is in the evaluation; here is every number that it follows.
 
+use warpsmith_device::target::Clocked;
 use warpsmith_model::stats::{Interval, median_interval};
 use warpsmith_model::{RequestLimits, StopReason, notes};
 
@@ -128,6 +129,14 @@ pub(crate) fn spent_s(elapsed_s: f64, opening_s: f64, budget_s: f64) -> f64 {
 /// A device below this share of its best speed is disturbed. A neighbour on the same core leaves a
 /// half to two thirds; clocks that rise and fall leave more than nine tenths.
 pub const UNDISTURBED_SPEED: f64 = 0.8;
+
+/// A reading that waited for a processor for more than this share of its time is disturbed.
+const WAITED_SHARE: f64 = 0.05;
+
+/// Says whether other programs had a processor while something was timed.
+pub fn has_waited(clocked: &Clocked) -> bool {
+    clocked.waited_s > WAITED_SHARE * clocked.elapsed_s
+}
 
 /// A leading sample is warm-up when it is this much slower than every later one.
 const WARM_UP_EXCESS: f64 = 1.10;

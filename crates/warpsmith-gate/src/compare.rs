@@ -17,7 +17,7 @@ use warpsmith_model::rng::Rng;
 use warpsmith_model::stats::paired_speedup;
 use warpsmith_model::{
     Absent, CandidateId, ClockCheck, ComparisonPurpose, ComparisonRecord, Contender, ContenderKind,
-    FORMAT_VERSION, Lab, MissingBaseline, Outcome, PairedRounds, Params, Stage, Verdict,
+    FORMAT_VERSION, Lab, MissingBaseline, Outcome, PairedRounds, Params, Stage, Verdict, notes,
 };
 
 use crate::bind;
@@ -342,6 +342,8 @@ struct Corner {
     absent: Option<Absence>,
     /// Whether somebody else has killed its process once.
     was_killed: bool,
+    /// Whether its newest reading waited for a processor.
+    has_waited: bool,
 }
 
 /// Why a side has no times, and the verdict where it failed.
@@ -357,6 +359,11 @@ enum Ended {
 impl Corner {
     fn absent(reason: impl Into<String>, verdict: Option<Verdict>) -> Self {
         Self { absent: Some((reason.into(), verdict)), ..Self::default() }
+    }
+
+    /// Returns how many launches its session can put under one reading of the clock.
+    fn launches_at_most(&self) -> usize {
+        self.session.as_ref().map_or(usize::MAX, |session| session.launches_together())
     }
 
     /// Takes the last round for disturbed.
@@ -412,7 +419,7 @@ impl Ring<'_> {
                 None => self.enter(target, side)?,
             });
         }
-        let run = self.run(target, sides, &mut corners);
+        let run = self.run(target, sides, &mut corners, notes);
         for (side, corner) in sides.iter_mut().zip(&mut corners) {
             corner.session = None;
             if let Some(python) = &mut side.python {
@@ -505,6 +512,7 @@ impl Ring<'_> {
         target: &mut dyn Target,
         sides: &mut [Side<'_>],
         corners: &mut [Corner],
+        said: &mut Vec<String>,
     ) -> Result<Option<Option<(usize, Absence)>>, GateError> {
         let mut rng = Rng::new(system_seed());
         let n_cases = self.session_cases(corners);
@@ -524,7 +532,7 @@ impl Ring<'_> {
             rng.shuffle(&mut order);
             for idx in order {
                 let (side, corner) = (&mut sides[idx], &mut corners[idx]);
-                let first_s = self.open(target, side, corner, n_cases, *warm_up)?;
+                let first_s = self.open(target, side, corner, n_cases, batch, *warm_up)?;
                 if let Some(absence) = self.changed(target, &[*warm_up], Stage::Gate)? {
                     return Ok(Some(Some((idx, absence))));
                 }
@@ -535,6 +543,11 @@ impl Ring<'_> {
                 let cases = timed.len();
                 clock::batch_size(Reading::LONG, fastest_s, self.floor_s, cases, ROUNDS_PER_OPENING)
             });
+            if corners.iter().any(|corner| corner.launches_at_most() < batch) {
+                // They were opened before anybody knew how many launches a reading takes.
+                self.close(sides, corners);
+                continue;
+            }
             let mut launched = 0;
             let mut done = false;
             for slots in timed.chunks_exact(batch) {
@@ -544,7 +557,7 @@ impl Ring<'_> {
                 for idx in order {
                     let (side, corner) = (&mut sides[idx], &mut corners[idx]);
                     self.round(target, side, corner, n_cases, *warm_up, slots)?;
-                    quiet &= is_quiet(target);
+                    quiet &= is_quiet(target) && !corner.has_waited;
                     if self.is_wary
                         && let Some(absence) = self.changed(target, slots, Stage::Timing)?
                     {
@@ -557,6 +570,11 @@ impl Ring<'_> {
                 let patience_s = clock::PATIENCE * self.options.budget_s;
                 if !quiet && started.elapsed().as_secs_f64() < patience_s {
                     corners.iter_mut().for_each(Corner::set_round_aside);
+                } else if !quiet {
+                    let busy = notes::busy(&self.workload.name);
+                    if !said.contains(&busy) {
+                        said.push(busy);
+                    }
                 }
                 launched += slots.len();
                 done = self.enough(corners, started);
@@ -567,15 +585,17 @@ impl Ring<'_> {
             if self.changed(target, &timed[..launched], Stage::Timing)?.is_some() {
                 return Ok(Some(None));
             }
-            for (side, corner) in sides.iter().zip(corners.iter_mut()) {
-                // A kernel's process must not meet a case twice; a baseline is trusted.
-                if side.python.is_none() {
-                    corner.session = None;
-                }
-            }
+            self.close(sides, corners);
             if done || corners.iter().all(|corner| corner.absent.is_some()) {
                 return Ok(None);
             }
+        }
+    }
+
+    /// Closes the sessions of kernels. A kernel's process must not meet a case twice; a baseline is trusted.
+    fn close(&self, sides: &[Side<'_>], corners: &mut [Corner]) {
+        for (_, corner) in sides.iter().zip(corners).filter(|(side, _)| side.python.is_none()) {
+            corner.session = None;
         }
     }
 
@@ -607,13 +627,15 @@ impl Ring<'_> {
         Ok(())
     }
 
-    /// Opens a session (or makes an open one ready again) and warms it up; returns the first time.
+    /// Opens a session (or makes an open one ready again) for readings of so many launches, or for none but a
+    /// warm-up where nobody knows how many they take, and warms it up; returns the first time.
     fn open(
         &self,
         target: &mut dyn Target,
         side: &mut Side<'_>,
         corner: &mut Corner,
         n_cases: usize,
+        batch: Option<usize>,
         warm_up: usize,
     ) -> Result<Option<f64>, GateError> {
         let (None, Some(program)) = (&corner.absent, &corner.program) else { return Ok(None) };
@@ -630,7 +652,8 @@ impl Ring<'_> {
                 // No rival was there, and nothing of theirs is.
                 let (ids, deadline) = (&corner.ids[..n_cases], self.options.launch_deadline);
                 let started = Instant::now();
-                let opened = host.open_in(Surroundings::Fresh, program, ids, deadline);
+                let fresh = Surroundings::Fresh;
+                let opened = host.open_few(fresh, program, ids, batch.unwrap_or(1), deadline);
                 corner.opening_s += started.elapsed().as_secs_f64();
                 opened
             }
@@ -646,7 +669,7 @@ impl Ring<'_> {
                 Ok(Some(elapsed_s))
             }
             Err(fault) if corner.may_try_again(&fault) => {
-                self.open(target, side, corner, n_cases, warm_up)
+                self.open(target, side, corner, n_cases, batch, warm_up)
             }
             Err(fault) => {
                 corner.stop(launch_outcome(&side.subject, &self.workload.name, fault))?;
@@ -668,10 +691,13 @@ impl Ring<'_> {
         let Some(session) = &mut corner.session else { return Ok(()) };
         session.level(slots);
         match session.launch(slots, &Extent::All) {
-            Ok(clocked) => corner.samples_s.push(clocked.elapsed_s / slots.len() as f64),
+            Ok(clocked) => {
+                corner.samples_s.push(clocked.elapsed_s / slots.len() as f64);
+                corner.has_waited = clock::has_waited(&clocked);
+            }
             Err(fault) if corner.may_try_again(&fault) => {
                 corner.session = None;
-                self.open(target, side, corner, n_cases, warm_up)?;
+                self.open(target, side, corner, n_cases, Some(slots.len()), warm_up)?;
                 return self.round(target, side, corner, n_cases, warm_up, slots);
             }
             Err(fault) => corner.stop(launch_outcome(&side.subject, &self.workload.name, fault))?,

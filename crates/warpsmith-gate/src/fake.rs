@@ -384,7 +384,7 @@ impl Session for FakeSession {
             self.launches += 1;
         }
         let state = self.state.as_ref().map(|state| (state.borrow_mut())());
-        Ok(Clocked { elapsed_s, ticks: Some((elapsed_s * 1e9) as u64), state })
+        Ok(Clocked { elapsed_s, ticks: Some((elapsed_s * 1e9) as u64), waited_s: 0.0, state })
     }
 
     fn launch_warm(&mut self, cases: &[usize]) -> Result<Option<Clocked>, Fault> {

@@ -355,7 +355,7 @@ impl Session for PythonSession {
         // A device has no threads that fall asleep.
         let wakes = on_device_s.is_none();
         self.last = cases.last().filter(|_| wakes).map(|case| (*case, elapsed_s));
-        Ok(Clocked { elapsed_s, ticks: None, state: None })
+        Ok(Clocked { elapsed_s, ticks: None, waited_s: 0.0, state: None })
     }
 
     fn level(&mut self, cases: &[usize]) {

@@ -47,13 +47,13 @@ impl Part {
     }
 }
 
-/// Puts a case and the slot that has its inputs into one word of a command.
-pub(crate) fn pack_case(slot: usize, case: usize) -> i64 {
-    (slot << 32 | case) as i64
+/// Puts the slots of a case's inputs and of its outputs into one word of a command.
+pub(crate) fn pack_slots(inputs: usize, outputs: usize) -> i64 {
+    (inputs << 32 | outputs) as i64
 }
 
-/// Returns the slot and the case of a word.
-pub(crate) fn unpack_case(word: i64) -> (usize, usize) {
+/// Returns the slots of the inputs and of the outputs.
+pub(crate) fn unpack_slots(word: i64) -> (usize, usize) {
     ((word >> 32) as usize, (word & 0xffff_ffff) as usize)
 }
 

@@ -61,6 +61,8 @@ impl Idle {
     /// would seem to take no time.
     pub(crate) fn least(&self) -> Option<Span> {
         let seconds = self.newest.iter().map(|span| span.seconds).reduce(f64::min)?;
-        Some(Span { seconds, ticks: self.newest.iter().filter_map(|span| span.ticks).min() })
+        let waited_s = self.newest.iter().map(|span| span.waited_s).reduce(f64::min)?;
+        let ticks = self.newest.iter().filter_map(|span| span.ticks).min();
+        Some(Span { seconds, ticks, waited_s })
     }
 }

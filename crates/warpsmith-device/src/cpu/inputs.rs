@@ -60,11 +60,12 @@ impl Inputs {
     pub(crate) fn create(
         tensors: &[TensorPlan],
         cases: Vec<Contents>,
+        n_slots: usize,
         shelf: &mut InputShelf,
     ) -> io::Result<Self> {
         let (blocks, slot_bytes) = layout::file_blocks(tensors, Role::Input);
         // Without inputs the file is empty, and an empty file cannot be mapped.
-        let bytes = (slot_bytes * cases.len()).max(page_bytes());
+        let bytes = (slot_bytes * n_slots).max(page_bytes());
         let file = match shelf.newest.upgrade() {
             Some(file) if file.bytes >= bytes => file,
             _ => Rc::new(InputFile::create(bytes)?),

@@ -91,7 +91,7 @@ pub(crate) fn file_blocks(tensors: &[TensorPlan], role: Role) -> (Vec<FileBlock>
 pub(crate) enum Owner {
     /// An input: index of the slot, index into the program's tensors.
     Input(usize, usize),
-    /// An output: index of the case, index into the program's tensors.
+    /// An output: index of the slot, index into the program's tensors.
     Output(usize, usize),
     /// A scratch buffer.
     Scratch(usize),
@@ -126,14 +126,14 @@ pub(crate) struct Arena {
     pub(crate) regions: Vec<Region>,
     /// Its size.
     pub(crate) bytes: usize,
-    /// The size of the file that holds the outputs of all cases, and scratch.
+    /// The size of the file that holds the outputs of all slots, and scratch.
     pub(crate) output_file_bytes: usize,
 }
 
-/// Lays out the memory of a session, which has as many slots for inputs as it has cases.
+/// Lays out the memory of a session, which has slots for the tensors of as many cases as it launches together.
 pub(crate) fn arena(
     tensors: &[TensorPlan],
-    n_cases: usize,
+    n_slots: usize,
     scratch: &[u64],
     n_threads: usize,
 ) -> Arena {
@@ -145,24 +145,24 @@ pub(crate) fn arena(
         end += block.mapped_bytes + 2 * GUARD_BYTES;
     };
     let (inputs, input_bytes_per_slot) = file_blocks(tensors, Role::Input);
-    let (outputs, output_bytes_per_case) = file_blocks(tensors, Role::Output);
-    for case in 0..n_cases {
+    let (outputs, output_bytes_per_slot) = file_blocks(tensors, Role::Output);
+    for slot in 0..n_slots {
         let mut inputs = inputs.iter();
         let mut outputs = outputs.iter();
         for (idx, tensor) in tensors.iter().enumerate() {
             let (owner, file_block, file_start) = match tensor.role {
                 Role::Input => {
-                    (Owner::Input(case, idx), inputs.next(), case * input_bytes_per_slot)
+                    (Owner::Input(slot, idx), inputs.next(), slot * input_bytes_per_slot)
                 }
                 Role::Output => {
-                    (Owner::Output(case, idx), outputs.next(), case * output_bytes_per_case)
+                    (Owner::Output(slot, idx), outputs.next(), slot * output_bytes_per_slot)
                 }
             };
             let file_block = file_block.expect("one block for each tensor of its role");
             place(owner, file_block.block, file_start + file_block.offset);
         }
     }
-    let mut output_file_bytes = n_cases * output_bytes_per_case;
+    let mut output_file_bytes = n_slots * output_bytes_per_slot;
     for (idx, bytes) in scratch.iter().enumerate() {
         let block = Block::of(*bytes as usize);
         place(Owner::Scratch(idx), block, output_file_bytes);
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn outputs_of_different_cases_lie_in_different_parts_of_the_file() {
+    fn outputs_of_different_slots_lie_in_different_parts_of_the_file() {
         let tensors = [tensor(5000, Role::Output)];
         let arena = arena(&tensors, 2, &[], 1);
         let offsets: Vec<usize> =

@@ -36,6 +36,7 @@ mod quiet;
 mod runner;
 mod session;
 pub(crate) mod toolchain;
+mod waiting;
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
@@ -64,7 +65,7 @@ pub use toolchain::compilers;
 use crate::sys::memory::MemoryFile;
 use crate::sys::process::allowed_cpus;
 use crate::target::{
-    Artifact, CaseId, Contents, Fault, Program, Session, Target, TensorPlan, Unit,
+    Artifact, CaseId, Contents, Fault, Program, Session, Surroundings, Target, TensorPlan, Unit,
 };
 use control::{ControlPage, stage};
 use elf::Deferred;
@@ -215,6 +216,7 @@ impl Cpu {
             inputs: None,
             arena_start: hello.arena_start,
             n_cases: 0,
+            n_slots: 0,
             launches: Vec::new(),
             n_threads: self.cpus.len() as u32,
             deadline: START_DEADLINE,
@@ -296,10 +298,21 @@ impl Target for Cpu {
         cases: &[CaseId],
         deadline: Duration,
     ) -> Result<Box<dyn Session>, Fault> {
-        match self.open_once(program, cases, deadline) {
+        self.open_few(Surroundings::Fresh, program, cases, cases.len(), deadline)
+    }
+
+    fn open_few(
+        &mut self,
+        _surroundings: Surroundings,
+        program: &Program,
+        cases: &[CaseId],
+        together: usize,
+        deadline: Duration,
+    ) -> Result<Box<dyn Session>, Fault> {
+        match self.open_once(program, cases, together, deadline) {
             // Somebody else's doing, before the candidate did anything.
             Err(Fault::Crashed(cause)) if cause.is_from_outside() => {
-                self.open_once(program, cases, deadline)
+                self.open_once(program, cases, together, deadline)
             }
             opened => opened,
         }
@@ -311,14 +324,16 @@ impl Cpu {
         &mut self,
         program: &Program,
         cases: &[CaseId],
+        together: usize,
         deadline: Duration,
     ) -> Result<Box<dyn Session>, Fault> {
         check_program(program)?;
+        let n_slots = together.min(cases.len());
         let idle = self.idle()?;
         let mut runner = self.take_runner()?;
-        let arena = layout::arena(&program.tensors, cases.len(), &program.scratch, self.cpus.len());
+        let arena = layout::arena(&program.tensors, n_slots, &program.scratch, self.cpus.len());
         let deferred = self.sealed_artifact(&program.artifact)?.deferred.clone();
-        let plan = session_plan(Some((program, deferred)), &arena, cases.len(), &self.cpus);
+        let plan = session_plan(Some((program, deferred)), &arena, n_slots, &self.cpus);
         let preparing = broken("preparing a session");
         let (control_file, page) = ControlPage::create(CONTROL_WORDS).map_err(&preparing)?;
         let outputs = Outputs::create(arena, &program.tensors, cases.len(), &mut self.shelf)
@@ -331,7 +346,7 @@ impl Cpu {
             }
             contents.push(Arc::clone(&staged.contents));
         }
-        let inputs = Inputs::create(&program.tensors, contents, &mut self.input_shelf)
+        let inputs = Inputs::create(&program.tensors, contents, n_slots, &mut self.input_shelf)
             .map_err(&preparing)?;
         let files: [BorrowedFd<'_>; 4] = [
             control_file.as_fd(),
@@ -355,6 +370,7 @@ impl Cpu {
             inputs: Some(inputs),
             arena_start: hello.arena_start,
             n_cases: cases.len(),
+            n_slots,
             launches: program.launches.clone(),
             n_threads: self.cpus.len() as u32,
             deadline,
@@ -403,10 +419,10 @@ fn start_fault(runner: &mut StartedRunner, page: &ControlPage, error: io::Error)
 fn session_plan(
     program: Option<(&Program, Deferred)>,
     arena: &layout::Arena,
-    n_cases: usize,
+    n_slots: usize,
     cpus: &[usize],
 ) -> Plan {
-    let mut tensors = vec![Vec::new(); n_cases];
+    let mut tensors = vec![Vec::new(); n_slots];
     let (mut scratch, mut stacks, mut overlays) = (Vec::new(), Vec::new(), Vec::new());
     for region in &arena.regions {
         let Region { owner, at, block, file_offset } = *region;
@@ -415,8 +431,8 @@ fn session_plan(
                 tensors[slot].push(region.content_at());
                 Source::Inputs(file_offset)
             }
-            Owner::Output(case, _) => {
-                tensors[case].push(region.content_at());
+            Owner::Output(slot, _) => {
+                tensors[slot].push(region.content_at());
                 Source::Outputs(file_offset)
             }
             Owner::Scratch(_) => {

@@ -5,10 +5,13 @@
 //! used before; with files of their own, a kernel that was compared with itself was up to 1.4 times as
 //! fast in the place whose memory had been used before.
 //!
-//! Only one of them runs at a time. Before every launch the file is *prepared*: whatever another session
-//! wrote is overwritten, the outputs of what is launched are poisoned, and scratch holds noise. So nobody
-//! sees another's answers, every launch finds memory in the same state, and outputs are there to be looked
-//! at until another session launches.
+//! Only one of them runs at a time. Before every launch the file is *prepared*: wherever another session
+//! could write is overwritten, the outputs of what is launched are poisoned, and scratch holds noise. So
+//! nobody sees another's answers, or what an earlier process of its own left, every launch finds memory in
+//! the same state, and outputs are there to be looked at until another session launches.
+//!
+//! A session has *slots* for the outputs of as many cases as it launches together, not for all of its
+//! cases: what is mapped but not launched would have to be overwritten, too, before every reading.
 
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -46,8 +49,8 @@ struct OutputFile {
     bytes: usize,
     /// The session that launched last.
     claimed_by: Cell<u64>,
-    /// Where it may have written.
-    written: RefCell<Vec<Range<usize>>>,
+    /// All that it has mapped for writing. A candidate can write there whatever it was told to launch.
+    mapped: RefCell<Vec<Range<usize>>>,
 }
 
 /// The outputs of a session's cases and its scratch, in memory that the runner shares.
@@ -58,6 +61,8 @@ pub(crate) struct Outputs {
     session: u64,
     /// What each case's outputs shall hold before its next launch.
     poisons: Vec<Poison>,
+    /// The cases that are launched together, in the order of their slots.
+    placed: Vec<usize>,
     /// Where they lie.
     pub(crate) arena: Arena,
     /// The program's tensors.
@@ -81,9 +86,9 @@ impl Outputs {
         shelf.newest = Rc::downgrade(&file);
         shelf.kept = (file.bytes <= SHELF_BYTES).then(|| Rc::clone(&file));
         shelf.sessions += 1;
-        let poisons = vec![Poison::Nan; n_cases];
+        let (poisons, placed) = (vec![Poison::Nan; n_cases], Vec::new());
         let (session, tensors) = (shelf.sessions, tensors.to_vec());
-        Ok(Self { file, session, poisons, arena, tensors })
+        Ok(Self { file, session, poisons, placed, arena, tensors })
     }
 
     /// Returns the file that the runner maps.
@@ -91,38 +96,49 @@ impl Outputs {
         self.file.file.as_fd()
     }
 
-    /// Makes the file this session's, before its runner is woken to launch these cases.
+    /// Gives each of these cases a slot, in this order.
+    pub(crate) fn place(&mut self, cases: &[usize]) {
+        self.placed = cases.to_vec();
+    }
+
+    /// Returns the slot of a case that was launched last.
+    pub(crate) fn slot(&self, case: usize) -> Option<usize> {
+        self.placed.iter().position(|placed| *placed == case)
+    }
+
+    /// Makes the file this session's, before its runner is woken to launch these cases, which have slots.
     pub(crate) fn prepare(&mut self, cases: &[usize], rng: &mut Rng) {
+        let launched = |slot: usize| self.placed.get(slot).filter(|case| cases.contains(case));
         let is_prepared = |region: &&Region| match region.owner {
-            Owner::Output(case, _) => cases.contains(&case),
+            Owner::Output(slot, _) => launched(slot).is_some(),
             Owner::Scratch(_) => true,
             Owner::Input(..) | Owner::Stack(_) => false,
         };
-        let mut written = self.file.written.borrow_mut();
         if self.file.claimed_by.replace(self.session) != self.session {
             let again: Vec<Range<usize>> =
                 self.arena.regions.iter().filter(is_prepared).map(file_range).collect();
-            for range in written.drain(..).filter(|range| !again.contains(range)) {
+            let is_output =
+                |region: &&Region| matches!(region.owner, Owner::Output(..) | Owner::Scratch(_));
+            let ours = self.arena.regions.iter().filter(is_output).map(file_range).collect();
+            let theirs = self.file.mapped.replace(ours);
+            for range in theirs.into_iter().filter(|range| !again.contains(range)) {
                 self.file.overwrite(range, fill_canary);
             }
         }
         for region in self.arena.regions.iter().filter(is_prepared) {
             let block = region.block;
-            let range = file_range(region);
-            self.file.overwrite(range.clone(), |pages| {
+            self.file.overwrite(file_range(region), |pages| {
                 fill_canary(&mut pages[..block.lead_bytes]);
                 let content = &mut pages[block.content()];
                 match region.owner {
-                    Owner::Output(case, tensor) => {
-                        self.poisons[case].fill(self.tensors[tensor].dtype, content);
+                    Owner::Output(slot, tensor) => {
+                        let poison = self.poisons[self.placed[slot]];
+                        poison.fill(self.tensors[tensor].dtype, content);
                     }
                     _ => fill_noise(content, rng),
                 }
                 fill_canary(&mut pages[block.tail()]);
             });
-            if !written.contains(&range) {
-                written.push(range);
-            }
         }
         for case in cases {
             self.poisons[*case] = Poison::Nan;
@@ -134,21 +150,23 @@ impl Outputs {
         self.poisons[case] = poison;
     }
 
-    /// Returns the bytes of an output, as this session's last launch left them.
+    /// Returns the bytes of an output of a case that was launched last.
     pub(crate) fn tensor(&self, case: usize, tensor: usize) -> &[u8] {
+        let slot = self.slot(case);
         let region = self
             .arena
             .regions
             .iter()
-            .find(|region| region.owner == Owner::Output(case, tensor))
-            .expect("callers name a case of the session and an output of the program");
+            .find(|region| slot.is_some_and(|slot| region.owner == Owner::Output(slot, tensor)))
+            .expect("callers name a case that was launched last and an output of the program");
         &self.pages(region)[region.block.content()]
     }
 
     /// Returns an output of a case whose surroundings are not as they were.
     pub(crate) fn overwritten_guard(&self, case: usize) -> Option<usize> {
+        let slot = self.slot(case)?;
         self.arena.regions.iter().find_map(|region| match region.owner {
-            Owner::Output(of_case, tensor) if of_case == case => {
+            Owner::Output(of_slot, tensor) if of_slot == slot => {
                 self.changed_slack(region).map(|_| tensor)
             }
             _ => None,
@@ -190,8 +208,8 @@ impl OutputFile {
     fn create(bytes: usize) -> io::Result<Self> {
         let file = MemoryFile::create(c"warpsmith-outputs", bytes)?;
         let mapping = Mapping::shared(file.as_fd(), bytes)?;
-        let (claimed_by, written) = (Cell::new(0), RefCell::default());
-        Ok(Self { file, mapping, bytes, claimed_by, written })
+        let (claimed_by, mapped) = (Cell::new(0), RefCell::default());
+        Ok(Self { file, mapping, bytes, claimed_by, mapped })
     }
 
     fn read(&self, range: Range<usize>) -> &[u8] {
@@ -210,5 +228,72 @@ impl OutputFile {
             std::slice::from_raw_parts_mut(first.as_ptr(), range.len())
         };
         fill(pages);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use warpsmith_model::DType;
+    use warpsmith_model::lab::Role;
+
+    use super::super::layout;
+    use super::*;
+
+    const ANSWER: u8 = 0x42;
+
+    fn session(shelf: &mut Shelf, n_slots: usize) -> Outputs {
+        let (name, shape) = ("y".to_string(), vec![1500]);
+        let tensors = [TensorPlan { name, shape, dtype: DType::F32, role: Role::Output }];
+        let arena = layout::arena(&tensors, n_slots, &[5000], 1);
+        Outputs::create(arena, &tensors, 8, shelf).expect("a file in memory")
+    }
+
+    /// Writes wherever a candidate could, whatever it was told to launch.
+    fn write_everywhere(outputs: &Outputs) {
+        for region in &outputs.arena.regions {
+            if matches!(region.owner, Owner::Output(..) | Owner::Scratch(_)) {
+                outputs.file.overwrite(file_range(region), |pages| pages.fill(ANSWER));
+            }
+        }
+    }
+
+    fn holds_answers(outputs: &Outputs) -> bool {
+        let regions = outputs.arena.regions.iter();
+        let mut shared =
+            regions.filter(|it| matches!(it.owner, Owner::Output(..) | Owner::Scratch(_)));
+        shared.any(|it| outputs.file.read(file_range(it)).windows(64).any(|it| it == [ANSWER; 64]))
+    }
+
+    #[test]
+    fn nothing_that_a_session_wrote_anywhere_reaches_another() {
+        let (mut shelf, mut rng) = (Shelf::default(), Rng::new(1));
+        // The second one as a contender, which stays; the third as the process that comes next.
+        let (mut first, mut second) = (session(&mut shelf, 4), session(&mut shelf, 4));
+        for cases in [vec![0], vec![1, 2], vec![3, 4, 5, 6]] {
+            first.place(&cases);
+            first.prepare(&cases, &mut rng);
+            write_everywhere(&first);
+            second.place(&[7]);
+            second.prepare(&[7], &mut rng);
+            assert!(!holds_answers(&second), "after {cases:?}");
+        }
+        write_everywhere(&second);
+        drop((first, second));
+        let mut third = session(&mut shelf, 2);
+        third.place(&[0, 1]);
+        third.prepare(&[0, 1], &mut rng);
+        assert!(!holds_answers(&third));
+    }
+
+    #[test]
+    fn a_case_is_found_in_the_slot_that_it_was_launched_in() {
+        let (mut shelf, mut rng) = (Shelf::default(), Rng::new(1));
+        let mut outputs = session(&mut shelf, 2);
+        outputs.place(&[5, 3]);
+        outputs.prepare(&[5], &mut rng);
+        outputs.prepare(&[3], &mut rng);
+        assert_eq!((outputs.slot(5), outputs.slot(3), outputs.slot(0)), (Some(0), Some(1), None));
+        assert_eq!(outputs.tensor(3, 0).len(), 6000);
+        assert_eq!(outputs.overwritten_guard(5), None);
     }
 }

@@ -52,8 +52,7 @@ pub(crate) enum Source {
 /// A program in the arena's terms.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct ProgramPlan {
-    /// For each slot, from the arena's start to each tensor; outputs are those of the case that has the
-    /// slot's number.
+    /// For each slot, from the arena's start to each tensor.
     pub(crate) slots: Vec<Vec<usize>>,
     /// Which tensors are outputs.
     pub(crate) is_output: Vec<bool>,

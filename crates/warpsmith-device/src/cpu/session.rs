@@ -22,7 +22,7 @@ use warpsmith_model::CrashCause;
 use warpsmith_model::lab::Role;
 use warpsmith_model::rng::Rng;
 
-use super::control::{ControlPage, Part, pack_case, stage};
+use super::control::{ControlPage, Part, pack_slots, stage};
 use super::crash::{self, Description, Memory};
 use super::idle::SharedIdle;
 use super::info;
@@ -31,6 +31,7 @@ use super::outputs::Outputs;
 use super::plan::{Hello, Plan};
 use super::poison::Poison;
 use super::runner::RUNNER_ARGUMENT;
+use super::waiting::Waiting;
 use crate::sys::process::{ChildState, OwnedChild, allow_cpu_time};
 use crate::sys::{futex, socket};
 use crate::system_seed;
@@ -115,7 +116,7 @@ pub(crate) struct Parts {
     pub(crate) runner: StartedRunner,
     /// The control page.
     pub(crate) page: ControlPage,
-    /// The outputs of all cases, and scratch.
+    /// The slots for outputs, and scratch.
     pub(crate) outputs: Outputs,
     /// The inputs of all cases, with the slots that the runner sees; none without a program.
     pub(crate) inputs: Option<Inputs>,
@@ -123,6 +124,8 @@ pub(crate) struct Parts {
     pub(crate) arena_start: u64,
     /// How many cases there are.
     pub(crate) n_cases: usize,
+    /// How many of them can be launched together.
+    pub(crate) n_slots: usize,
     /// The program's launches.
     pub(crate) launches: Vec<LaunchPlan>,
     /// How many threads run it.
@@ -145,6 +148,7 @@ pub(crate) struct CpuSession {
     rng: Rng,
     arena_start: u64,
     n_cases: usize,
+    n_slots: usize,
     launches: Vec<LaunchPlan>,
     n_threads: u32,
     deadline: Duration,
@@ -154,6 +158,7 @@ pub(crate) struct CpuSession {
     commands_allowed: u32,
     is_frozen: bool,
     idle: Option<SharedIdle>,
+    waiting: Waiting,
 }
 
 /// From when a runner was woken to when it stood still again.
@@ -163,12 +168,16 @@ pub(crate) struct Span {
     pub(crate) seconds: f64,
     /// Ticks of the cycle counter, where there is one.
     pub(crate) ticks: Option<u64>,
+    /// Seconds that one of its threads waited for a processor meanwhile.
+    pub(crate) waited_s: f64,
 }
 
 impl CpuSession {
     /// Waits until the candidate is loaded, and freezes it.
     pub(crate) fn begin(parts: Parts) -> Result<Self, Fault> {
+        let waiting = Waiting::of(parts.runner.child.pid());
         let mut session = Self {
+            waiting,
             child: parts.runner.child,
             page: parts.page,
             outputs: parts.outputs,
@@ -176,6 +185,7 @@ impl CpuSession {
             rng: Rng::new(system_seed()),
             arena_start: parts.arena_start,
             n_cases: parts.n_cases,
+            n_slots: parts.n_slots,
             launches: parts.launches,
             n_threads: parts.n_threads,
             deadline: parts.deadline,
@@ -198,6 +208,8 @@ impl CpuSession {
             }
         }
         session.freeze()?;
+        // All of its threads are there now.
+        session.waiting = Waiting::of(session.child.pid());
         Ok(session)
     }
 
@@ -208,6 +220,8 @@ impl CpuSession {
             format!("there is no case {case}")
         } else if let Some(block) = blocks.iter().find(|block| !(0..all_blocks).contains(*block)) {
             format!("there is no block {block}")
+        } else if distinct(cases).len() > self.n_slots {
+            format!("the session launches no more than {} cases together", self.n_slots)
         } else if cases.len() + blocks.len() > self.page.words().len() {
             format!("{} cases and {} blocks are too many", cases.len(), blocks.len())
         } else {
@@ -217,8 +231,8 @@ impl CpuSession {
         Err(Fault::Broken { what: "launching".to_string(), source })
     }
 
-    /// Runs one command on cases, each as a slot with the case's number; freezes the runner, and returns
-    /// how long both took.
+    /// Runs one command on cases, each as the slots of its inputs and outputs; freezes the runner, and
+    /// returns how long both took.
     pub(crate) fn command(
         &mut self,
         part: Part,
@@ -231,7 +245,7 @@ impl CpuSession {
         self.commands_allowed -= 1;
         let began = Instant::now();
         let control = self.page.control();
-        let cases_as_words = cases.iter().map(|(slot, case)| pack_case(*slot, *case));
+        let cases_as_words = cases.iter().map(|(inputs, outputs)| pack_slots(*inputs, *outputs));
         for (word, value) in
             self.page.words().iter().zip(cases_as_words.chain(blocks.iter().copied()))
         {
@@ -244,6 +258,7 @@ impl CpuSession {
         self.number = self.number.wrapping_add(1).max(1);
         let number = self.number;
         control.armed.0.store(number, Ordering::Release);
+        self.waiting.since_last();
         let (clock_before, ticks_before) = (Instant::now(), info::ticks());
         self.thaw()?;
         let control = self.page.control();
@@ -256,7 +271,9 @@ impl CpuSession {
         let (clock_after, ticks_after) = (Instant::now(), info::ticks());
         let ticks =
             ticks_before.zip(ticks_after).map(|(before, after)| after.saturating_sub(before));
-        Ok(Span { seconds: (clock_after - clock_before).as_secs_f64(), ticks })
+        let (seconds, waited_s) =
+            ((clock_after - clock_before).as_secs_f64(), self.waiting.since_last());
+        Ok(Span { seconds, ticks, waited_s })
     }
 
     /// Takes off what the harness itself cost of some commands.
@@ -266,7 +283,8 @@ impl CpuSession {
         let least_s = span.seconds / LEAST_PART as f64;
         let own_ticks = own.ticks.unwrap_or(0) * u64::from(commands);
         let ticks = span.ticks.map(|all| all.saturating_sub(own_ticks).max(all / LEAST_PART));
-        Clocked { elapsed_s: seconds.max(least_s), ticks, state: None }
+        let waited_s = span.waited_s - own.waited_s * f64::from(commands);
+        Clocked { elapsed_s: seconds.max(least_s), ticks, waited_s: waited_s.max(0.0), state: None }
     }
 
     /// Measures once more what the harness itself costs, under the conditions of the next reading.
@@ -345,21 +363,17 @@ impl CpuSession {
         crash::explain_state(self.child.poll().unwrap_or(ChildState::Running))
     }
 
-    /// Puts inputs into slots, poisons outputs and fills scratch, so that these cases can be launched;
-    /// returns the slot of each.
+    /// Puts inputs into slots, poisons outputs and fills scratch, so that these cases, whose outputs have
+    /// slots, can be launched; returns the slots of each one's inputs and outputs.
     fn prepare(&mut self, cases: &[usize]) -> Vec<(usize, usize)> {
-        let mut distinct: Vec<usize> = Vec::new();
-        for case in cases {
-            if !distinct.contains(case) {
-                distinct.push(*case);
-            }
-        }
+        let distinct = distinct(cases);
         self.outputs.prepare(&distinct, &mut self.rng);
         if let Some(inputs) = &mut self.inputs {
             inputs.fill(&distinct);
         }
-        let slot_of = |case: &usize| distinct.iter().position(|known| known == case);
-        cases.iter().filter_map(|case| Some((slot_of(case)?, *case))).collect()
+        let input_slot = |case: &usize| distinct.iter().position(|known| known == case);
+        let slots = |case: &usize| Some((input_slot(case)?, self.outputs.slot(*case)?));
+        cases.iter().filter_map(slots).collect()
     }
 
     /// Looks at what a launch may not touch, where nothing stops it from doing so at once.
@@ -368,7 +382,9 @@ impl CpuSession {
             let tensor = format!("scratch {idx}");
             return Err(Fault::Crashed(CrashCause::OutOfBounds { tensor, offset }));
         }
-        if let Some((_, input)) = self.inputs.as_ref().and_then(|inputs| inputs.changed(cases)) {
+        if let Some((_, input)) =
+            self.inputs.as_ref().and_then(|inputs| inputs.changed(&distinct(cases)))
+        {
             let mut inputs = self.outputs.tensors.iter().filter(|it| it.role == Role::Input);
             let tensor = inputs.nth(input).map_or_else(String::new, |tensor| tensor.name.clone());
             return Err(Fault::Crashed(CrashCause::WroteInput { tensor }));
@@ -452,8 +468,9 @@ impl Session for CpuSession {
             Extent::Blocks(_) if self.launches.len() < 2 => cases.len().max(1),
             Extent::Blocks(_) => 1,
         };
-        let mut sum = Span { seconds: 0.0, ticks: info::ticks().map(|_| 0) };
+        let mut sum = Span { seconds: 0.0, ticks: info::ticks().map(|_| 0), waited_s: 0.0 };
         let mut commands = 0;
+        self.outputs.place(&distinct(cases));
         for cases in cases.chunks(together) {
             let placed = self.prepare(cases);
             self.measure_idle()?;
@@ -468,10 +485,15 @@ impl Session for CpuSession {
             };
             self.inspect(cases)?;
             sum.seconds += span.seconds;
+            sum.waited_s += span.waited_s;
             sum.ticks = sum.ticks.zip(span.ticks).map(|(sum, ticks)| sum + ticks);
             commands += 1;
         }
         Ok(self.charge(sum, commands))
+    }
+
+    fn launches_together(&self) -> usize {
+        self.n_slots
     }
 
     fn level(&mut self, cases: &[usize]) {
@@ -493,6 +515,17 @@ impl Session for CpuSession {
     fn poison(&mut self, case: usize, poison: Poison) {
         self.outputs.poison(case, poison);
     }
+}
+
+/// Returns each case once, in the order in which they come.
+fn distinct(cases: &[usize]) -> Vec<usize> {
+    let mut distinct: Vec<usize> = Vec::new();
+    for case in cases {
+        if !distinct.contains(case) {
+            distinct.push(*case);
+        }
+    }
+    distinct
 }
 
 /// Names what was being done when an error came.

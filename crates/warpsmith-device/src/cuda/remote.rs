@@ -177,11 +177,11 @@ impl CudaSession {
         let reply = self.process()?.ask(&ask, &[], self.place.deadline)?;
         let (clocked, spoilt) = match reply {
             Reply::Clocked { seconds, state, spoilt } => {
-                (Clocked { elapsed_s: seconds, ticks: None, state }, spoilt)
+                (Clocked { elapsed_s: seconds, ticks: None, waited_s: 0.0, state }, spoilt)
             }
             Reply::Counted { ticks: Some(ticks), state, spoilt } => {
                 let elapsed_s = ticks as f64 / self.place.ticks_per_s;
-                (Clocked { elapsed_s, ticks: Some(ticks), state }, spoilt)
+                (Clocked { elapsed_s, ticks: Some(ticks), waited_s: 0.0, state }, spoilt)
             }
             _ => return Err(misuse("the device process read no clock")),
         };

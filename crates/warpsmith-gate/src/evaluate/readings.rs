@@ -83,13 +83,14 @@ impl Readings {
     ) -> Result<Option<StopReason>, Stop> {
         let clocked = bench.launch(session, slots, extent, workload)?;
         let is_slowed = clocked.state.as_ref().is_some_and(DeviceState::is_slowed);
+        let has_waited = clock::has_waited(&clocked);
         let is_quiet = bench.is_quiet() && !is_slowed;
         let reading = Reading {
             time_s: clocked.elapsed_s / launches,
             ticks: clocked.ticks.map(|ticks| (ticks as f64 / launches) as u64),
             state: clocked.state,
         };
-        if self.gave_up || (self.was_quiet && is_quiet) {
+        if self.gave_up || (self.was_quiet && is_quiet && !has_waited) {
             self.counted.push(reading);
         } else {
             self.disturbed.push(reading);

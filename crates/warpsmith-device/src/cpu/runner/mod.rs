@@ -288,12 +288,12 @@ fn place(program: ProgramPlan, entries: Vec<Option<Entry>>, arena: usize) -> Loa
     let point =
         |offsets: &[usize]| -> Vec<usize> { offsets.iter().map(|offset| arena + offset).collect() };
     let slots: Vec<Vec<usize>> = program.slots.iter().map(|slot| point(slot)).collect();
-    // Inputs lie where the slot is, outputs where the case is.
-    let pointers = |slot: &[usize], case: &[usize]| -> Vec<usize> {
-        let both = slot.iter().zip(case).zip(&program.is_output);
+    // A case's inputs lie in one slot, its outputs in the same or another.
+    let pointers = |inputs: &[usize], outputs: &[usize]| -> Vec<usize> {
+        let both = inputs.iter().zip(outputs).zip(&program.is_output);
         both.map(|((input, output), is_output)| if *is_output { *output } else { *input }).collect()
     };
-    let of_slot = |slot: &Vec<usize>| slots.iter().map(|case| pointers(slot, case)).collect();
+    let of_slot = |slot: &Vec<usize>| slots.iter().map(|outputs| pointers(slot, outputs)).collect();
     Loaded {
         tensors: slots.iter().map(of_slot).collect(),
         axes: program.axes,

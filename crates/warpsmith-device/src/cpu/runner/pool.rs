@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 use seccompiler::BpfProgram;
 
 use super::{acquire, confine, floating_point, signals, spin_or_sleep_until, spin_until};
-use crate::cpu::control::{Control, ControlPage, Line, Part, unpack_case};
+use crate::cpu::control::{Control, ControlPage, Line, Part, unpack_slots};
 use crate::cpu::layout::STACK_BYTES;
 use crate::cpu::plan::Plan;
 use crate::sys::{futex, process};
@@ -149,8 +149,8 @@ impl Pool {
         };
         let mut first = true;
         for case in cases {
-            let (slot, case) = unpack_case(case.load(Ordering::Relaxed));
-            let tensors = program.tensors.get(slot).and_then(|cases| cases.get(case));
+            let (inputs, outputs) = unpack_slots(case.load(Ordering::Relaxed));
+            let tensors = program.tensors.get(inputs).and_then(|slots| slots.get(outputs));
             let Some(tensors) = tensors else { continue };
             for launch in launches {
                 if !first {
