@@ -1,6 +1,7 @@
 //! The project's own chores: `cargo xtask ci` checks everything that CI checks.
 
 mod ci;
+mod headline;
 mod profile_table;
 mod search_tables;
 mod tables;

@@ -13,9 +13,9 @@ use serde_json::{Value, json};
 
 use crate::tidy::root;
 use crate::times_table::times_table;
-use crate::{profile_table, search_tables};
+use crate::{headline, profile_table, search_tables};
 
-/// The labs with a table, and whether their README has one too.
+/// The labs with tables.
 const LABS: [&str; 4] = ["attention", "gemm", "rmsnorm", "saxpy"];
 
 /// Measures every lab and renders the tables.
@@ -209,38 +209,33 @@ const SIZES: [&str; 4] = ["small", "large", "large-d64", "large-d128"];
 /// Makes a table of a stored result.
 type Renderer = fn(&Value) -> Result<String>;
 
+/// Pages that any result of a lab may stand on: `results-NAME` is a summary or a table of times, `profile-LAB`
+/// the counters of its kernels.
+const PAGES: [&str; 2] = ["docs/results.md", "docs/attention-log.md"];
+
 fn rendered() -> Result<Vec<(PathBuf, String)>> {
     let root = root();
-    let mut files = Vec::new();
     let readme = root.join("README.md");
-    let mut text = fs::read_to_string(&readme).context("there is no README.md")?;
-    for lab in LABS {
-        let Some(summary) = stored(&root, lab)? else { continue };
-        text = replace(&text, &format!("results-{lab}"), &summary_table(&summary)?)?;
+    let text = fs::read_to_string(&readme).context("there is no README.md")?;
+    let text = replace(&text, "headline", &headline::headline(&root)?)?;
+    let mut files = vec![(readme, text)];
+    for page in PAGES {
+        let page = root.join(page);
+        let text =
+            fs::read_to_string(&page).with_context(|| format!("cannot read {}", page.display()))?;
+        files.push((page, results_of_labs(&root, text)?));
     }
     for lab in LABS {
-        let Some(times) = stored(&root, &format!("{lab}-cuda"))? else { continue };
-        text = replace(&text, &format!("results-{lab}-cuda"), &times_table(&times)?)?;
-        for size in SIZES {
-            let name = format!("{lab}-{size}-cuda");
-            if let Some(times) = stored(&root, &name)? {
-                text = replace(&text, &format!("results-{name}"), &times_table(&times)?)?;
-            }
-        }
         let readme = root.join("labs").join(lab).join("cuda/README.md");
         let Ok(mut text) = fs::read_to_string(&readme) else { continue };
-        text = replace(&text, "times", &times_table(&times)?)?;
-        for size in SIZES {
-            if let Some(times) = stored(&root, &format!("{lab}-{size}-cuda"))? {
-                text = replace(&text, &format!("times-{size}"), &times_table(&times)?)?;
-            }
+        if let Some(times) = stored(&root, &format!("{lab}-cuda"))? {
+            text = replace(&text, "times", &times_table(&times)?)?;
         }
-        if let Some(profiles) = stored(&root, &format!("{lab}-profile"))? {
-            text = replace(&text, "profile", &profile_table::table(&profiles)?)?;
+        if lab == "attention" {
+            text = replace(&text, "shapes", &headline::pairs(&root)?)?;
         }
         files.push((readme, text));
     }
-    files.push((readme, text));
     for lab in LABS {
         let Some(ladder) = stored(&root, &format!("{lab}-ladder"))? else { continue };
         let readme = root.join("labs").join(lab).join("README.md");
@@ -268,6 +263,25 @@ fn rendered() -> Result<Vec<(PathBuf, String)>> {
     }
     files.push((page, text));
     Ok(files)
+}
+
+/// Renders all results of the labs that a page has markers for.
+fn results_of_labs(root: &Path, mut text: String) -> Result<String> {
+    for lab in LABS {
+        if let Some(summary) = stored(root, lab)? {
+            text = replace(&text, &format!("results-{lab}"), &summary_table(&summary)?)?;
+        }
+        let sizes = SIZES.iter().map(|size| format!("{lab}-{size}-cuda"));
+        for name in std::iter::once(format!("{lab}-cuda")).chain(sizes) {
+            if let Some(times) = stored(root, &name)? {
+                text = replace(&text, &format!("results-{name}"), &times_table(&times)?)?;
+            }
+        }
+        if let Some(profiles) = stored(root, &format!("{lab}-profile"))? {
+            text = replace(&text, &format!("profile-{lab}"), &profile_table::table(&profiles)?)?;
+        }
+    }
+    Ok(text)
 }
 
 /// A row per space and strategy, a column per budget, and the means over the spaces.
@@ -401,7 +415,7 @@ fn replace(text: &str, name: &str, table: &str) -> Result<String> {
     Ok(format!("{before}{open}\n\n{table}\n\n{close}{after}"))
 }
 
-fn stored(root: &Path, name: &str) -> Result<Option<Value>> {
+pub fn stored(root: &Path, name: &str) -> Result<Option<Value>> {
     let path = root.join("docs/results").join(format!("{name}.json"));
     if !path.is_file() {
         return Ok(None);

@@ -59,7 +59,7 @@ pub fn times_table(result: &Value) -> Result<String> {
 }
 
 /// The fastest library of a row, and the comparison of the first contender with it.
-fn over_best_library(result: &Value, row: &Value, times: &[Value]) -> Option<(String, Value)> {
+pub fn over_best_library(result: &Value, row: &Value, times: &[Value]) -> Option<(String, Value)> {
     let (_, label) = times
         .iter()
         .filter(|it| it["is_baseline"] == true)
@@ -100,8 +100,8 @@ fn below(result: &Value, speedups: &[f64]) -> Vec<String> {
         (ceiling("matrix_flops_per_s"), ceiling("memory_bytes_per_s"), ceiling("launch_floor_s"))
     {
         lines.push(format!(
-            "Ceilings, measured in the same run: matrix units {:.0} TFLOP/s, memory {:.2} TB/s; a launch of \
-             nothing {:.2} µs.",
+            "Ceilings, measured in the same run: matrix units {:.0} TFLOP/s, memory {:.2} TB/s; an empty \
+             launch {:.2} µs.",
             matrix / 1e12,
             memory / 1e12,
             launch_s * 1e6
@@ -116,7 +116,7 @@ fn below(result: &Value, speedups: &[f64]) -> Vec<String> {
         let found =
             if found.is_empty() { "without sanitizers".to_string() } else { found.join("; ") };
         lines.push(format!(
-            "The whole gate, in the same run: `{}` {} on these workloads; {found}.",
+            "The full gate, in the same run: `{}` {} on these workloads; {found}.",
             text(&gate["kernel"]),
             text(&gate["verdict"])
         ));
