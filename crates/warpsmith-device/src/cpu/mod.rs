@@ -332,7 +332,9 @@ impl Cpu {
         let idle = self.idle()?;
         let mut runner = self.take_runner()?;
         let arena = layout::arena(&program.tensors, n_slots, &program.scratch, self.cpus.len());
-        let deferred = self.sealed_artifact(&program.artifact)?.deferred.clone();
+        let loadable = self.sealed_artifact(&program.artifact)?;
+        let deferred = loadable.deferred.clone();
+        let artifact_file = loadable.file.reopen().map_err(broken("opening a compiled kernel"))?;
         let plan = session_plan(Some((program, deferred)), &arena, n_slots, &self.cpus);
         let preparing = broken("preparing a session");
         let (control_file, page) = ControlPage::create(CONTROL_WORDS).map_err(&preparing)?;
@@ -350,7 +352,7 @@ impl Cpu {
             .map_err(&preparing)?;
         let files: [BorrowedFd<'_>; 4] = [
             control_file.as_fd(),
-            self.artifacts[&program.artifact.binary].file.as_fd(),
+            artifact_file.as_fd(),
             outputs.descriptor(),
             inputs.descriptor(),
         ];

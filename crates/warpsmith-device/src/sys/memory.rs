@@ -49,6 +49,12 @@ impl MemoryFile {
         self.0
     }
 
+    /// Opens it anew, for reading alone. Its position is then nobody else's: whoever gets this descriptor can
+    /// leave nothing there for the next.
+    pub(crate) fn reopen(&self) -> io::Result<File> {
+        File::open(format!("/proc/self/fd/{}", self.0.as_raw_fd()))
+    }
+
     /// Writes bytes at an offset.
     pub(crate) fn write_at(&self, bytes: &[u8], offset: usize) -> io::Result<()> {
         // The system's own work, finding memory and copying, is what takes long.
@@ -200,5 +206,28 @@ impl Mapping {
             )
         };
         if start == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Seek};
+
+    use super::*;
+
+    #[test]
+    fn who_opens_a_file_anew_shares_no_position_and_writes_nothing() {
+        let file = MemoryFile::create(c"test", 4).expect("made");
+        file.write_at(b"abcd", 0).expect("written");
+        let (mut first, mut second) = (file.reopen().expect("open"), file.reopen().expect("open"));
+        let mut byte = [0];
+        first.read_exact(&mut byte).expect("read");
+        assert_eq!(
+            (first.stream_position().ok(), second.stream_position().ok()),
+            (Some(1), Some(0))
+        );
+        second.read_exact(&mut byte).expect("read");
+        assert_eq!(byte, *b"a");
+        assert!(first.write_all_at(b"x", 0).is_err());
     }
 }

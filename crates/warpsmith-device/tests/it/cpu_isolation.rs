@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::support::*;
-use warpsmith_device::target::{Extent, Fault, Target};
+use warpsmith_device::target::{Artifact, Extent, Fault, Target, Unit};
 use warpsmith_model::{CrashCause, Guard};
 
 /// For what never ends. Loading a kernel counts too, and takes a while on a busy machine.
@@ -168,6 +168,105 @@ fn an_indirect_function_is_refused_in_words() {
             assert!(message.contains("indirect function"), "{message}");
         }
         other => panic!("{:?}", other.map(|_| "opened")),
+    }
+}
+
+/// Returns where the value of a tag of the dynamic section is in memory, from where the artifact is loaded.
+fn place_of_tag(artifact: &Artifact, wanted: u64) -> u64 {
+    const PT_DYNAMIC: u32 = 2;
+    let file = std::fs::read(&artifact.path).expect("read");
+    let word = |at: usize| u64::from_le_bytes(file[at..at + 8].try_into().expect("eight"));
+    let headers = (word(32) as usize..).step_by(56).take(usize::from(file[56]));
+    let header = headers.into_iter().find(|at| word(*at) as u32 == PT_DYNAMIC).expect("it has one");
+    let (offset, address) = (word(header + 8), word(header + 16));
+    let entry = (offset as usize..).step_by(16).find(|at| word(*at) == wanted).expect("it has it");
+    address + (entry as u64 + 8 - offset)
+}
+
+/// Linkers put the bytes of such a section among their own relocations.
+#[test]
+fn relocations_of_its_own_give_a_constructor_no_rights() {
+    const DT_INIT_ARRAYSZ: u64 = 27;
+    // The loader would be told of two constructors again, the compiler's and this one, and call them.
+    let source = |place: u64| {
+        let relocation = format!(
+            "__asm__(\".section .rela.data.own,\\\"a\\\",@progbits\\n.quad {place}, 17, 16\\n.previous\");\n"
+        );
+        relocation + &constructed("tried = 5; access(\"/lib\", F_OK);")
+    };
+    let mut bench = Bench::new();
+    let artifact = bench.compile(&source(0));
+    let place = place_of_tag(&artifact, DT_INIT_ARRAYSZ);
+    match bench.open(&source(place), 10) {
+        Err(Fault::Crashed(CrashCause::NotLoadable { message })) => {
+            assert!(message.contains(&format!("writes to {place:#x}")), "{message}");
+        }
+        other => panic!("{:?}", other.map(|_| "opened")),
+    }
+}
+
+/// The loader needs no more of them than it gets, however they were linked.
+#[test]
+fn kernels_of_every_make_load_and_compute() {
+    let source = "#include <math.h>\n#include <stdint.h>\n#include <string.h>\n\
+                  static float one = 1;\n\
+                  static float *const table[] = {&one};\n\
+                  static __thread float own;\n\
+                  __attribute__((visibility(\"default\"))) __thread float shared;\n\
+                  __attribute__((visibility(\"default\"))) float plus(float a) { return a + shared; }\n\
+                  __attribute__((constructor)) static void at_load(void) { one = 0; }\n\
+                  void kernel(const float *x, const float *y, float *z, int64_t n, float a,\n    \
+                  int64_t begin, int64_t end) {\n    \
+                  for (int64_t i = begin; i < end; i++) {\n        \
+                  own = a * x[i] + *table[n == 0];\n        \
+                  float sum = fmaf(sinf(shared), y[i], plus(own) + y[i]);\n        \
+                  memcpy(z + i, &sum, sizeof sum);\n    }\n}\n";
+    let mut bench = Bench::new();
+    let mut n_tried = 0;
+    for compiler in ["gcc", "clang"] {
+        for flags in [
+            &["-O0"][..],
+            &["-O3", "-flto"],
+            &["-O1", "-fvisibility=default", "-fno-builtin"],
+            &["-O1", "-ftls-model=initial-exec", "-Wl,-z,now"],
+            &["-O1", "-mtls-dialect=gnu2"],
+            &["-O1", "-fuse-ld=gold"],
+            &["-O1", "-fuse-ld=lld"],
+            &["-O1", "-Wl,--hash-style=both", "-Wl,-z,pack-relative-relocs"],
+        ] {
+            let flags = flags.iter().map(|flag| flag.to_string()).collect();
+            let unit = Unit { compiler: compiler.to_string(), flags, ..unit(source) };
+            let what = format!("{compiler} {:?}", unit.flags);
+            // This machine's may not know all of them.
+            let Ok(artifact) = bench.cpu.compile(&unit) else { continue };
+            n_tried += 1;
+            let case = bench.stage(100);
+            let opened = bench.cpu.open(&program(artifact, 100), &[case], DEADLINE);
+            let mut session = opened.unwrap_or_else(|fault| panic!("{what}: {fault}"));
+            session.launch(&[0], &Extent::All).unwrap_or_else(|fault| panic!("{what}: {fault}"));
+            assert_eq!(floats(session.output(0, 2)), expected(100), "{what}");
+        }
+    }
+    assert!(n_tried > 3, "{n_tried}");
+}
+
+#[test]
+fn memory_that_is_both_writable_and_executable_is_refused_in_words() {
+    let stack = constructed("").replace(
+        "tried = 1;",
+        "tried = 1; volatile float given = 5; void inner(void) { tried = given; }\n    \
+         void (*volatile through)(void) = inner; through();",
+    );
+    let section =
+        "__attribute__((used, section(\".code,\\\"awx\\\",@progbits#\"))) static char code[64];\n";
+    let section = format!("{section}{}", good_kernel());
+    for (source, part) in [(stack, "executable stack"), (section, "both writable and executable")] {
+        match Bench::new().open(&source, 10) {
+            Err(Fault::Crashed(CrashCause::NotLoadable { message })) => {
+                assert!(message.contains(part), "{message}");
+            }
+            other => panic!("{part}: {:?}", other.map(|_| "opened")),
+        }
     }
 }
 
