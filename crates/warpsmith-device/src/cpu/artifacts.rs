@@ -108,6 +108,9 @@ pub(crate) fn lock(cache_dir: &Path, key: &BlobId) -> io::Result<File> {
     Ok(file)
 }
 
+/// What the name of a working folder begins with; its process's number and one of its own follow.
+const FOLDER_PREFIX: &str = "warpsmith-";
+
 /// A folder for one build that is removed when dropped.
 #[derive(Debug)]
 pub struct WorkFolder(PathBuf);
@@ -120,7 +123,7 @@ impl WorkFolder {
         let process = std::process::id();
         loop {
             let number = NEXT.fetch_add(1, Ordering::Relaxed);
-            let path = parent.join(format!("warpsmith-{process}-{number}"));
+            let path = parent.join(format!("{FOLDER_PREFIX}{process}-{number}"));
             match DirBuilder::new().mode(0o700).create(&path) {
                 Ok(()) => return Ok(Self(fs::canonicalize(path)?)),
                 // Left behind by an earlier process of the same number.
@@ -148,14 +151,54 @@ pub fn build_dir(cache_dir: &Path) -> PathBuf {
     cache_dir.join("build")
 }
 
-/// Removes the working folders of processes that were killed long ago.
+/// Removes the working folders of processes that were killed long ago, and nothing else: whoever names a
+/// folder of theirs as the work folder may keep things there.
 pub(crate) fn sweep(cache_dir: &Path) {
     let Ok(entries) = fs::read_dir(build_dir(cache_dir)) else { return };
     for entry in entries.flatten() {
-        let age = entry.metadata().and_then(|metadata| metadata.modified()).map(|at| at.elapsed());
-        if matches!(age, Ok(Ok(age)) if age > FORGOTTEN_AFTER) {
+        if !entry.file_name().to_str().is_some_and(is_working_folder_name) {
+            continue;
+        }
+        let Ok(metadata) = entry.metadata() else { continue };
+        let age = metadata.modified().map(|at| at.elapsed());
+        if metadata.is_dir() && matches!(age, Ok(Ok(age)) if age > FORGOTTEN_AFTER) {
             // Somebody else's sweep may have been faster.
             let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
+/// Says whether [`WorkFolder::create`] gives names like this one.
+fn is_working_folder_name(name: &str) -> bool {
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let numbers = name.strip_prefix(FOLDER_PREFIX).and_then(|rest| rest.split_once('-'));
+    numbers.is_some_and(|(process, number)| is_number(process) && is_number(number))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::SystemTime;
+
+    use super::*;
+
+    #[test]
+    fn a_sweep_removes_forgotten_working_folders_and_nothing_of_others() {
+        let cache = tempfile::tempdir().expect("a folder");
+        let builds = build_dir(cache.path());
+        let long_ago = SystemTime::now() - 2 * FORGOTTEN_AFTER;
+        let theirs = ["thesis", "warpsmith-notes", "warpsmith-1", "warpsmith-1-2.old"];
+        for name in theirs.into_iter().chain(["warpsmith-4194304-17"]) {
+            fs::create_dir_all(builds.join(name)).expect("made");
+            fs::write(builds.join(name).join("text"), name).expect("written");
+            let folder = File::open(builds.join(name)).expect("opened");
+            folder.set_modified(long_ago).expect("made old");
+        }
+        let used = WorkFolder::create(&builds).expect("made");
+        sweep(cache.path());
+        assert!(!builds.join("warpsmith-4194304-17").exists());
+        assert!(used.path().exists());
+        for name in theirs {
+            assert!(builds.join(name).join("text").exists(), "{name}");
         }
     }
 }
