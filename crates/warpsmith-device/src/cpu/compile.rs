@@ -63,8 +63,8 @@ pub fn compile_unit(cache_dir: &Path, unit: &Unit) -> Result<Artifact, Fault> {
         return Ok(artifact);
     }
     let broken = |source| Fault::Broken { what: in_words("building in", cache_dir), source };
-    fs::create_dir_all(cache_dir).map_err(broken)?;
-    let lock = artifacts::lock(cache_dir, &key).map_err(broken)?;
+    artifacts::make_private(cache_dir).map_err(broken)?;
+    let lock = artifacts::lock(cache_dir, &key, unit.deadline).map_err(broken)?;
     if let Some(artifact) = artifacts::look_up(cache_dir, &key) {
         return Ok(artifact);
     }

@@ -51,7 +51,7 @@ use std::time::Duration;
 use warpsmith_model::lab::Role;
 use warpsmith_model::{BlobId, CrashCause, DeviceInfo, Environment, Guard, Isolation};
 
-pub use artifacts::{WorkFolder, build_dir};
+pub use artifacts::{WorkFolder, build_dir, make_private};
 pub(crate) use compile::write_below;
 pub use compile::{compile_unit, expect_many};
 pub use quiet::{
@@ -124,6 +124,7 @@ struct Case {
 #[derive(Debug)]
 struct Loadable {
     file: MemoryFile,
+    bytes: usize,
     deferred: Deferred,
 }
 
@@ -132,6 +133,7 @@ const CONTROL_WORDS: usize = 1 << 14;
 
 /// Copies of artifacts that are kept; a campaign returns to few of them.
 const ARTIFACTS_KEPT: usize = 32;
+const ARTIFACT_BYTES_KEPT: usize = 64 << 20;
 
 /// How long a runner may take to come to life. Generous, because no candidate has a part in it and
 /// the machine may be busy; the candidate's own deadline begins when it is loaded.
@@ -244,10 +246,12 @@ impl Cpu {
             if self.no_sealing.is_none() {
                 file.seal().map_err(failed)?;
             }
-            if self.artifacts.len() >= ARTIFACTS_KEPT {
+            let kept: usize = self.artifacts.values().map(|kept| kept.bytes).sum();
+            if self.artifacts.len() >= ARTIFACTS_KEPT || kept + bytes.len() > ARTIFACT_BYTES_KEPT {
                 self.artifacts.clear();
             }
-            self.artifacts.insert(artifact.binary, Loadable { file, deferred });
+            let loadable = Loadable { file, bytes: bytes.len(), deferred };
+            self.artifacts.insert(artifact.binary, loadable);
         }
         Ok(&self.artifacts[&artifact.binary])
     }

@@ -9,6 +9,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::SystemTime;
 
+use warpsmith_device::cpu::make_private;
 use warpsmith_device::target::TensorPlan;
 use warpsmith_device::trace;
 
@@ -39,7 +40,7 @@ pub(super) struct Store {
 impl Store {
     pub(super) fn open(dir: PathBuf) -> Result<Self, GateError> {
         let store = Self { dir };
-        fs::create_dir_all(&store.dir)
+        make_private(&store.dir)
             .and_then(|()| store.prune(MOST_BYTES, KEPT_BYTES))
             .map_err(|source| GateError::Cache { path: store.dir.clone(), source })?;
         Ok(store)
