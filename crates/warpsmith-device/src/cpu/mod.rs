@@ -54,6 +54,7 @@ use warpsmith_model::{BlobId, CrashCause, DeviceInfo, Environment, Guard, Isolat
 pub use artifacts::{WorkFolder, build_dir, make_private};
 pub(crate) use compile::write_below;
 pub use compile::{compile_unit, expect_many};
+pub use crash::is_foreign;
 pub use quiet::{
     Holder, PATIENCE, Quiet, QuietGuard, device_lock_paths, quiet_lock, quiet_lock_path,
     quiet_lock_within,
