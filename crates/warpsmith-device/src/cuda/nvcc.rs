@@ -76,9 +76,8 @@ pub(super) fn compile_unit(cache_dir: &Path, unit: &Unit) -> Result<Artifact, Fa
     }
     write_below(folder.path(), &unit.file_name, &unit.source).map_err(broken)?;
     let started = Instant::now();
-    let output = toolchain::run(&program, &options, folder.path(), None, unit.deadline).map_err(
-        |source| Fault::Broken { what: format!("running {}", program.display()), source },
-    )?;
+    let output = toolchain::run(&program, &options, folder.path(), None, unit.deadline)
+        .map_err(|source| toolchain::start_fault(&program, &options, source))?;
     let compile_s = started.elapsed().as_secs_f64();
     match output.end {
         toolchain::End::Exited(0) => {}
@@ -92,7 +91,7 @@ pub(super) fn compile_unit(cache_dir: &Path, unit: &Unit) -> Result<Artifact, Fa
         end if end.is_foreign() => {
             return Err(Fault::Crashed(CrashCause::from_outside()));
         }
-        end @ toolchain::End::Killed(_) => {
+        end @ (toolchain::End::Killed(_) | toolchain::End::TookMemory(_)) => {
             return Err(Fault::Compile { message: end.in_words(), log: output.log });
         }
     }
