@@ -68,6 +68,12 @@ pub fn die_with_parent() -> std::io::Result<()> {
     sys::process::die_with_parent()
 }
 
+/// Lets a write beyond the limit on the sizes of files (`ulimit -f`) fail, as it does where a disk is full, instead
+/// of ending this process.
+pub fn survive_file_limit() {
+    sys::process::survive_file_limit();
+}
+
 /// Returns the bytes of memory that programs could still get; none where the system does not say.
 pub fn available_memory_bytes() -> Option<usize> {
     sys::memory::available_bytes()

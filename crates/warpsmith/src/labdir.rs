@@ -58,6 +58,7 @@ fn read_files(dir: &Path) -> Result<LabFiles> {
         true => (dir.join(".."), dir.join("../../include")),
         false => (dir.to_path_buf(), dir.join("../include")),
     };
+    check_shared(&whole, &headers)?;
     let bounds = Bounds::of(&[whole.clone(), headers.clone()])?;
     for folder in ["", "kernels", "baselines", "include"] {
         read_folder(&dir.join(folder), folder, &bounds, &mut files)?;
@@ -72,6 +73,27 @@ fn read_files(dir: &Path) -> Result<LabFiles> {
     }
     read_folder(&headers, "../include", &bounds, &mut files)?;
     Ok(files)
+}
+
+/// Refuses a folder of shared headers that does not lie beside the lab: it would itself be the bound for what is
+/// read from it.
+fn check_shared(whole: &Path, headers: &Path) -> Result<()> {
+    let resolve = |path: &Path| {
+        path.canonicalize().with_context(|| format!("cannot resolve {}", path.display()))
+    };
+    if !headers.is_dir() {
+        return Ok(());
+    }
+    let (place, target) = (resolve(&whole.join(".."))?.join("include"), resolve(headers)?);
+    if target == place {
+        return Ok(());
+    }
+    bail!(
+        "{} is a link to {}\nhint: the headers that labs share lie in a folder `include` beside the labs, not \
+         behind a link; put a copy there",
+        place.display(),
+        target.display()
+    )
 }
 
 /// The folders that a lab's files lie in: the lab's own, and the headers that labs share. A link out of them
@@ -201,6 +223,21 @@ mod tests {
         symlink(folder.path().join("outside"), lab.join("include")).expect("a link");
         let said = format!("{:#}", load(&lab).expect_err("a linked folder"));
         assert!(said.contains("include/secret.h") && said.contains("outside of the lab"), "{said}");
+    }
+
+    #[test]
+    fn shared_headers_behind_a_link_are_refused() {
+        let (folder, lab) = lab();
+        fs::remove_dir_all(folder.path().join("labs/include")).expect("removed");
+        for target in [folder.path().join("outside"), PathBuf::from("probe/include")] {
+            let link = folder.path().join("labs/include");
+            symlink(&target, &link).expect("a link");
+            let said = format!("{:#}", load(&lab).expect_err("a linked folder"));
+            assert!(said.contains("labs/include is a link to"), "{said}");
+            assert!(said.contains("hint:") && !said.contains("// secret"), "{said}");
+            fs::remove_file(&link).expect("removed");
+        }
+        load(&lab).expect("without shared headers");
     }
 
     #[test]

@@ -38,6 +38,7 @@ fn main() -> ExitCode {
         Some(cuda::DEVICE_ARGUMENT) => cuda::device_main(),
         _ => {}
     }
+    warpsmith_device::survive_file_limit();
     match commands::dispatch(Cli::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

@@ -8,6 +8,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError, channel};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
+use warpsmith_device::cpu::is_foreign;
 use warpsmith_device::cuda;
 use warpsmith_model::lab::TargetKind;
 use warpsmith_model::{Answer, Ask};
@@ -174,7 +175,7 @@ impl Worker {
             by_itself = process.child.try_wait();
         }
         if let Ok(Some(status)) = by_itself {
-            let is_from_outside = status.signal() == Some(SIGKILL);
+            let is_from_outside = status.signal().is_some_and(is_foreign);
             return Burial { status: status.to_string(), is_from_outside };
         }
         // It may have died just now.
@@ -191,9 +192,6 @@ struct Burial {
     /// Whether somebody else killed it.
     is_from_outside: bool,
 }
-
-/// The signal that nobody can refuse.
-const SIGKILL: i32 = 9;
 
 impl Drop for Worker {
     fn drop(&mut self) {

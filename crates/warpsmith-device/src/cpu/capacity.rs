@@ -1,8 +1,13 @@
 //! How much memory there is for what a kernel asks for.
 
 use std::fs;
+use std::io;
+
+use warpsmith_model::CrashCause;
 
 use crate::sys::memory::page_bytes;
+use crate::sys::process::limited_to;
+use crate::target::Fault;
 
 /// Returns the bytes that a process can have without driving the system out of memory; none where the
 /// system does not say.
@@ -35,6 +40,33 @@ pub(super) fn lacking(scratch: &[u64]) -> Option<String> {
             "it asks for {wanted} bytes of scratch, and {available} bytes of memory are available"
         )
     })
+}
+
+/// Says whose doing it is that the memory of a session could not be had: a candidate asks for too much, or we
+/// broke.
+pub(super) fn memory_fault(source: io::Error) -> Fault {
+    match source.raw_os_error() {
+        Some(libc::ENOMEM | libc::EFBIG) => {
+            let message = format!("the memory of its session: {source}{}", limits_in_words());
+            Fault::Crashed(CrashCause::NotLoadable { message })
+        }
+        _ => Fault::Broken { what: "preparing a session".to_string(), source },
+    }
+}
+
+/// Says which limits of this process's may be why memory is lacking, and what to do; nothing where there are none.
+pub(super) fn limits_in_words() -> String {
+    let limit = |resource, what: &str, option: &str| {
+        let bytes = limited_to(resource)?;
+        Some(format!(
+            "; this process may have {bytes} bytes {what} (`ulimit -{option}`), which may be too few"
+        ))
+    };
+    let limits = [
+        limit(libc::RLIMIT_AS, "of addresses", "v"),
+        limit(libc::RLIMIT_FSIZE, "in a file, in memory too", "f"),
+    ];
+    limits.into_iter().flatten().collect()
 }
 
 #[cfg(test)]

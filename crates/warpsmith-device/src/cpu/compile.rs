@@ -63,8 +63,8 @@ pub fn compile_unit(cache_dir: &Path, unit: &Unit) -> Result<Artifact, Fault> {
         return Ok(artifact);
     }
     let broken = |source| Fault::Broken { what: in_words("building in", cache_dir), source };
-    fs::create_dir_all(cache_dir).map_err(broken)?;
-    let lock = artifacts::lock(cache_dir, &key).map_err(broken)?;
+    artifacts::make_private(cache_dir).map_err(broken)?;
+    let lock = artifacts::lock(cache_dir, &key, unit.deadline).map_err(broken)?;
     if let Some(artifact) = artifacts::look_up(cache_dir, &key) {
         return Ok(artifact);
     }
@@ -148,7 +148,7 @@ fn build(
     let readable = prelude.map(Prelude::folder);
     let started = Instant::now();
     let output = toolchain::run(&tool.path, &command, folder.path(), readable, unit.deadline)
-        .map_err(|source| Fault::Broken { what: in_words("running", &tool.path), source })?;
+        .map_err(|source| toolchain::start_fault(&tool.path, &command, source))?;
     let compile_s = started.elapsed().as_secs_f64();
     match output.end {
         toolchain::End::Exited(0) => match artifacts::take(&folder.path().join(BINARY_FILE)) {
@@ -158,7 +158,7 @@ fn build(
         // Twice, and by nobody here.
         end if end.is_foreign() => Err(Fault::Crashed(CrashCause::from_outside())),
         // Whatever it said before, this is why it did not finish.
-        end @ toolchain::End::TimedOut(_) => {
+        end @ (toolchain::End::TimedOut(_) | toolchain::End::TookMemory(_)) => {
             Err(Fault::Compile { message: end.in_words(), log: output.log })
         }
         end => {

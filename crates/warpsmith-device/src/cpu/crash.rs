@@ -60,7 +60,7 @@ pub(crate) fn explain_state(state: ChildState) -> CrashCause {
 
 /// Says whether a signal that ended a candidate, a compiler or one of our processes is somebody else's doing: no
 /// limit of ours sends it, and confined processes may not signal anybody.
-pub(crate) fn is_foreign(signal: libc::c_int) -> bool {
+pub fn is_foreign(signal: libc::c_int) -> bool {
     matches!(signal, libc::SIGKILL | libc::SIGTERM | libc::SIGHUP | libc::SIGINT)
 }
 

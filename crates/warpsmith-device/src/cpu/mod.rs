@@ -52,9 +52,10 @@ use std::time::Duration;
 use warpsmith_model::lab::Role;
 use warpsmith_model::{BlobId, CrashCause, DeviceInfo, Environment, Guard, Isolation};
 
-pub use artifacts::{WorkFolder, build_dir};
+pub use artifacts::{WorkFolder, build_dir, make_private};
 pub(crate) use compile::write_below;
 pub use compile::{compile_unit, expect_many};
+pub use crash::is_foreign;
 pub use quiet::{
     Holder, PATIENCE, Quiet, QuietGuard, device_lock_paths, quiet_lock, quiet_lock_path,
     quiet_lock_within,
@@ -125,14 +126,16 @@ struct Case {
 #[derive(Debug)]
 struct Loadable {
     file: MemoryFile,
+    bytes: usize,
     deferred: Deferred,
 }
 
 /// Room for the lists of a command: cases of a batch, blocks of a partial launch.
 const CONTROL_WORDS: usize = 1 << 14;
 
-/// Copies of artifacts that are kept; a campaign returns to few of them.
+/// Copies of artifacts that are kept, and their bytes; a campaign returns to few of them.
 const ARTIFACTS_KEPT: usize = 32;
+const ARTIFACT_BYTES_KEPT: usize = 64 << 20;
 
 /// How long a runner may take to come to life. Generous, because no candidate has a part in it and
 /// the machine may be busy; the candidate's own deadline begins when it is loaded.
@@ -246,10 +249,12 @@ impl Cpu {
             if self.no_sealing.is_none() {
                 file.seal().map_err(failed)?;
             }
-            if self.artifacts.len() >= ARTIFACTS_KEPT {
+            let kept: usize = self.artifacts.values().map(|kept| kept.bytes).sum();
+            if self.artifacts.len() >= ARTIFACTS_KEPT || kept + bytes.len() > ARTIFACT_BYTES_KEPT {
                 self.artifacts.clear();
             }
-            self.artifacts.insert(artifact.binary, Loadable { file, deferred });
+            let loadable = Loadable { file, bytes: bytes.len(), deferred };
+            self.artifacts.insert(artifact.binary, loadable);
         }
         Ok(&self.artifacts[&artifact.binary])
     }
@@ -339,7 +344,7 @@ impl Cpu {
         let preparing = broken("preparing a session");
         let (control_file, page) = ControlPage::create(CONTROL_WORDS).map_err(&preparing)?;
         let outputs = Outputs::create(arena, &program.tensors, cases.len(), &mut self.shelf)
-            .map_err(&preparing)?;
+            .map_err(capacity::memory_fault)?;
         let mut contents = Vec::new();
         for case in cases {
             let staged = self.cases.get(&case.0).ok_or_else(|| misuse("a case is not staged"))?;
@@ -349,7 +354,7 @@ impl Cpu {
             contents.push(Arc::clone(&staged.contents));
         }
         let inputs = Inputs::create(&program.tensors, contents, n_slots, &mut self.input_shelf)
-            .map_err(&preparing)?;
+            .map_err(capacity::memory_fault)?;
         let files: [BorrowedFd<'_>; 4] = [
             control_file.as_fd(),
             artifact_file.as_fd(),
@@ -405,16 +410,32 @@ fn start_fault(runner: &mut StartedRunner, page: &ControlPage, error: io::Error)
     if let Some(cause) = runner.killed() {
         return Fault::Crashed(cause);
     }
-    let control = page.control();
-    if control.stage.load(Ordering::Acquire) != stage::BROKEN {
-        let what = format!("starting a runner: {}", runner.describe_end());
-        return Fault::Broken { what, source: error };
-    }
-    let message = control.message();
-    if message.ends_with(&io::Error::from_raw_os_error(libc::ENOMEM).to_string()) {
+    if let Some(mut message) = failure(page)
+        && message.ends_with(&io::Error::from_raw_os_error(libc::ENOMEM).to_string())
+    {
+        message += &capacity::limits_in_words();
         return Fault::Crashed(CrashCause::NotLoadable { message });
     }
-    Fault::Broken { what: "starting a runner".to_string(), source: io::Error::other(message) }
+    broken_start(runner, page, error)
+}
+
+/// Says that a runner did not come to life by our doing, or the machine's.
+fn broken_start(runner: &mut StartedRunner, page: &ControlPage, error: io::Error) -> Fault {
+    let limits = capacity::limits_in_words();
+    let (what, source) = match failure(page) {
+        Some(message) => ("starting a runner".to_string(), format!("{message}{limits}")),
+        // Without memory it may end before it can say why.
+        None => {
+            (format!("starting a runner: {}", runner.describe_end()), format!("{error}{limits}"))
+        }
+    };
+    Fault::Broken { what, source: io::Error::new(error.kind(), source) }
+}
+
+/// Returns what a runner says of its own failure.
+fn failure(page: &ControlPage) -> Option<String> {
+    let control = page.control();
+    (control.stage.load(Ordering::Acquire) == stage::BROKEN).then(|| control.message())
 }
 
 /// Puts a session into words that its runner understands.
@@ -477,7 +498,7 @@ fn probe(config: &CpuConfig, cpus: &[usize]) -> Result<Hello, Fault> {
     let probing = broken("finding out how well candidates can be confined");
     let mut runner =
         start_runner(config.runner_exe.as_deref()).map_err(broken("starting a runner"))?;
-    let (control_file, _page) = ControlPage::create(0).map_err(&probing)?;
+    let (control_file, page) = ControlPage::create(0).map_err(&probing)?;
     let plan = Plan {
         worker: std::process::id(),
         cpus: cpus.to_vec(),
@@ -487,10 +508,9 @@ fn probe(config: &CpuConfig, cpus: &[usize]) -> Result<Hello, Fault> {
         stacks: Vec::new(),
         program: None,
     };
-    runner.instruct(&plan, &[control_file.as_fd()], START_DEADLINE).map_err(|error| {
-        let what = format!("starting a runner: {}", runner.describe_end());
-        Fault::Broken { what, source: error }
-    })
+    runner
+        .instruct(&plan, &[control_file.as_fd()], START_DEADLINE)
+        .map_err(|error| broken_start(&mut runner, &page, error))
 }
 
 /// Puts together what a runner says of itself and what this process knows.

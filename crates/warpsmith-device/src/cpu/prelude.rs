@@ -145,7 +145,10 @@ impl Place {
         is_the_same: impl Fn(&Prelude) -> bool,
     ) -> io::Result<()> {
         let _step = crate::trace::step("precompiling headers");
-        let _lock = artifacts::lock(&self.cache_dir, &self.key)?;
+        let Some(_lock) = artifacts::lock(&self.cache_dir, &self.key, unit.deadline)? else {
+            // Whoever is in the way may be about to write there.
+            return Ok(());
+        };
         let place = self.folder();
         if let Some(prelude) = self.load() {
             // Another process was faster.

@@ -4,7 +4,7 @@
 //! *turnstile*, keeps a stream of compilations from shutting a measurement out for ever: whoever wants
 //! to measure holds it while waiting, and whoever wants to compile passes through it first.
 //!
-//! The lock lies in a folder that its user alone can write to: in a folder that everybody shares, anybody
+//! The lock lies in a folder that its user alone can enter: in a folder that everybody can read, anybody
 //! could hold it for ever. A device that all users of a machine measure on has one more, machine-wide
 //! ([`device_lock_paths`]), and who is waited for there is waited for no longer than [`PATIENCE`].
 
@@ -68,7 +68,7 @@ pub fn device_lock_paths() -> io::Result<[PathBuf; 2]> {
     Ok([lock_folder()?.join("quiet-cuda.lock"), shared])
 }
 
-/// Returns a folder that this user alone can write to: the one that the system made for such files, or one
+/// Returns a folder that this user alone can enter: the one that the system made for such files, or one
 /// in `/tmp`. Where somebody else took that name, one in the user's own folder.
 fn lock_folder() -> io::Result<PathBuf> {
     // SAFETY: geteuid has no conditions and cannot fail.
@@ -98,7 +98,7 @@ fn own_folder(folder: &Path, uid: u32) -> io::Result<PathBuf> {
         return Err(io::Error::new(
             io::ErrorKind::PermissionDenied,
             format!(
-                "`{}` is not a folder that this user alone can write to: remove it, or set \
+                "`{}` is not a folder that this user alone can enter: remove it, or set \
                  XDG_RUNTIME_DIR to one that is",
                 folder.display()
             ),
@@ -107,10 +107,11 @@ fn own_folder(folder: &Path, uid: u32) -> io::Result<PathBuf> {
     Ok(folder.to_path_buf())
 }
 
-/// Says whether a path is a folder, and no link, that belongs to this user and that nobody else can write to.
+/// Says whether a path is a folder, and no link, that belongs to this user and that nobody else can enter: who
+/// can read a file can lock it.
 fn is_own(folder: &Path, uid: u32) -> bool {
     std::fs::symlink_metadata(folder)
-        .is_ok_and(|known| known.is_dir() && known.uid() == uid && known.mode() & 0o022 == 0)
+        .is_ok_and(|known| known.is_dir() && known.uid() == uid && known.mode() & 0o077 == 0)
 }
 
 /// Takes the lock. `tell` is called once somebody else turns out to have it, and every minute from then on,
@@ -290,9 +291,13 @@ mod tests {
         let own = own_folder(&folder.path().join("own"), uid).expect("made");
         assert_eq!(std::fs::metadata(&own).expect("there").mode() & 0o777, 0o700);
         own_folder(&own, uid).expect("again");
-        std::fs::set_permissions(&own, std::fs::Permissions::from_mode(0o777)).expect("opened");
-        let error = own_folder(&own, uid).expect_err("others can write").to_string();
-        assert!(error.contains("this user alone") && error.contains("XDG_RUNTIME_DIR"), "{error}");
+        for mode in [0o777, 0o755, 0o750] {
+            let opened = std::fs::Permissions::from_mode(mode);
+            std::fs::set_permissions(&own, opened).expect("opened");
+            let error = own_folder(&own, uid).expect_err("others can enter").to_string();
+            assert!(error.contains("this user alone"), "{error}");
+            assert!(error.contains("XDG_RUNTIME_DIR"), "{error}");
+        }
         let link = folder.path().join("link");
         std::os::unix::fs::symlink(folder.path(), &link).expect("a link");
         own_folder(&link, uid).expect_err("a link");

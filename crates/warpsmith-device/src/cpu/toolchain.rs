@@ -30,8 +30,11 @@ const KNOWN_NAMES: [&str; 3] = ["cc", "gcc", "clang"];
 /// How long a compiler may take to say its version.
 const VERSION_DEADLINE: Duration = Duration::from_secs(10);
 
-/// What a compiler may occupy.
+/// What a compiler may occupy: each of its processes has so many addresses, and all together so much memory.
 const MEMORY_BYTES: u64 = 4 << 30;
+
+/// How often somebody looks how much memory all of them have: it takes a tenth of a millisecond.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// The size of the largest file that a compiler may write, its complaints included.
 const FILE_BYTES: u64 = 256 << 20;
@@ -150,6 +153,8 @@ pub(crate) enum End {
     Killed(i32),
     /// It was killed at this deadline.
     TimedOut(Duration),
+    /// It was killed when its processes had more than this many bytes of memory together.
+    TookMemory(u64),
 }
 
 impl End {
@@ -168,6 +173,10 @@ impl End {
             Self::TimedOut(deadline) => {
                 format!("the compiler did not finish within {} s", deadline.as_secs_f64())
             }
+            Self::TookMemory(bytes) => format!(
+                "the compiler and what it started took more than {} GiB of memory together",
+                bytes >> 30
+            ),
         }
     }
 }
@@ -189,6 +198,22 @@ pub(crate) fn run(
     };
     let output = once("log.txt")?;
     if output.end.is_foreign() { once("second-log.txt") } else { Ok(output) }
+}
+
+/// Says whose doing it is that a compiler could not be started: a command that is longer than the system takes is
+/// made of a candidate's flags and values, anything else is the machine's.
+pub(crate) fn start_fault(program: &Path, arguments: &[String], source: io::Error) -> Fault {
+    if source.kind() != io::ErrorKind::ArgumentListTooLong {
+        return Fault::Broken { what: format!("running {}", program.display()), source };
+    }
+    let bytes: usize = arguments.iter().map(String::len).sum();
+    let longest = arguments.iter().map(String::len).max().unwrap_or(0);
+    let message = format!(
+        "its flags and values make a command that the system does not take: {} arguments with {bytes} bytes, \
+         the longest with {longest}; give fewer or shorter ones",
+        arguments.len()
+    );
+    Fault::Compile { message, log: String::new() }
 }
 
 /// Asks a compiler for its version. It may write nowhere, so nothing is left behind by somebody who
@@ -262,17 +287,26 @@ fn confined(
     }
     let started = Instant::now();
     let mut child = OwnedChild::new(command.spawn()?);
+    let mut looked = started;
     let end = loop {
         match child.poll()? {
             ChildState::Running | ChildState::Stopped => {}
             ChildState::Exited(status) => break End::Exited(status),
             ChildState::Killed(signal) => break End::Killed(signal),
         }
+        let mut reason = None;
         if started.elapsed() >= deadline {
+            reason = Some(End::TimedOut(deadline));
+        } else if looked.elapsed() >= LOOK_EVERY {
+            looked = Instant::now();
+            let bytes = process::memory_of_tree(child.pid());
+            reason = (bytes > MEMORY_BYTES).then_some(End::TookMemory(MEMORY_BYTES));
+        }
+        if let Some(end) = reason {
             // Those that a system without filters let leave the group.
             process::kill_descendants(child.pid());
             child.kill()?;
-            break End::TimedOut(deadline);
+            break end;
         }
         std::thread::sleep(Duration::from_millis(1));
     };

@@ -49,8 +49,8 @@ pub fn compile_unit(
     }
     let broken =
         |source| Fault::Broken { what: format!("building in {}", cache_dir.display()), source };
-    std::fs::create_dir_all(cache_dir).map_err(broken)?;
-    let _lock = artifacts::lock(cache_dir, &key).map_err(broken)?;
+    artifacts::make_private(cache_dir).map_err(broken)?;
+    let _lock = artifacts::lock(cache_dir, &key, unit.deadline).map_err(broken)?;
     if let Some(artifact) = artifacts::look_up(cache_dir, &key) {
         return Ok(artifact);
     }

@@ -63,8 +63,8 @@ pub(super) fn compile_unit(cache_dir: &Path, unit: &Unit) -> Result<Artifact, Fa
     }
     let broken =
         |source| Fault::Broken { what: format!("building in {}", cache_dir.display()), source };
-    std::fs::create_dir_all(cache_dir).map_err(broken)?;
-    let _lock = artifacts::lock(cache_dir, &key).map_err(broken)?;
+    artifacts::make_private(cache_dir).map_err(broken)?;
+    let _lock = artifacts::lock(cache_dir, &key, unit.deadline).map_err(broken)?;
     if let Some(artifact) = artifacts::look_up(cache_dir, &key) {
         return Ok(artifact);
     }
@@ -76,9 +76,8 @@ pub(super) fn compile_unit(cache_dir: &Path, unit: &Unit) -> Result<Artifact, Fa
     }
     write_below(folder.path(), &unit.file_name, &unit.source).map_err(broken)?;
     let started = Instant::now();
-    let output = toolchain::run(&program, &options, folder.path(), None, unit.deadline).map_err(
-        |source| Fault::Broken { what: format!("running {}", program.display()), source },
-    )?;
+    let output = toolchain::run(&program, &options, folder.path(), None, unit.deadline)
+        .map_err(|source| toolchain::start_fault(&program, &options, source))?;
     let compile_s = started.elapsed().as_secs_f64();
     match output.end {
         toolchain::End::Exited(0) => {}
@@ -92,7 +91,7 @@ pub(super) fn compile_unit(cache_dir: &Path, unit: &Unit) -> Result<Artifact, Fa
         end if end.is_foreign() => {
             return Err(Fault::Crashed(CrashCause::from_outside()));
         }
-        end @ toolchain::End::Killed(_) => {
+        end @ (toolchain::End::Killed(_) | toolchain::End::TookMemory(_)) => {
             return Err(Fault::Compile { message: end.in_words(), log: output.log });
         }
     }

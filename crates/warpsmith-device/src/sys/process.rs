@@ -5,6 +5,7 @@ use std::process::Child;
 use std::time::{Duration, Instant};
 
 use super::check;
+use super::memory::page_bytes;
 
 /// What `waitpid` said about a child.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -165,16 +166,49 @@ pub(crate) fn forgo_new_privileges() -> io::Result<()> {
 /// Kills everything that a process started, and what that started, as far as the system tells. Programs
 /// that start others in their own way leave them behind when they are killed alone.
 pub(crate) fn kill_descendants(process: libc::pid_t) {
-    let threads = std::fs::read_dir(format!("/proc/{process}/task"));
-    for thread in threads.into_iter().flatten().flatten() {
-        let children = std::fs::read_to_string(thread.path().join("children")).unwrap_or_default();
-        for child in children.split_whitespace().filter_map(|pid| pid.parse().ok()) {
-            kill_descendants(child);
-            // SAFETY: `kill` has no preconditions. A child that is not reaped keeps its number, and one
-            // whose parent still runs was just listed.
-            unsafe { libc::kill(child, libc::SIGKILL) };
-        }
+    for child in children(process) {
+        kill_descendants(child);
+        // SAFETY: `kill` has no preconditions. A child that is not reaped keeps its number, and one
+        // whose parent still runs was just listed.
+        unsafe { libc::kill(child, libc::SIGKILL) };
     }
+}
+
+/// Returns the bytes of memory that a process and everything that it started have, as far as the system tells.
+/// Memory that several of them share counts for each.
+pub(crate) fn memory_of_tree(process: libc::pid_t) -> u64 {
+    let text = std::fs::read_to_string(format!("/proc/{process}/statm")).unwrap_or_default();
+    let pages: u64 = text.split(' ').nth(1).and_then(|pages| pages.parse().ok()).unwrap_or(0);
+    let own = pages.saturating_mul(page_bytes() as u64);
+    children(process).into_iter().map(memory_of_tree).fold(own, u64::saturating_add)
+}
+
+/// Lists the children of all threads of a process.
+fn children(process: libc::pid_t) -> Vec<libc::pid_t> {
+    let threads = std::fs::read_dir(format!("/proc/{process}/task"));
+    let threads = threads.into_iter().flatten().flatten();
+    let lists = threads
+        .map(|thread| std::fs::read_to_string(thread.path().join("children")).unwrap_or_default());
+    lists
+        .flat_map(|list| {
+            list.split_whitespace().filter_map(|pid| pid.parse().ok()).collect::<Vec<_>>()
+        })
+        .collect()
+}
+
+/// Lets a write beyond the limit on the sizes of files fail, as it does where a disk is full, instead of ending
+/// this process. Programs that it starts inherit that.
+pub(crate) fn survive_file_limit() {
+    // SAFETY: ignoring a signal makes nothing of ours run.
+    unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
+}
+
+/// Returns a limit of this process's; none where it has none.
+pub(crate) fn limited_to(resource: libc::__rlimit_resource_t) -> Option<u64> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: `limit` is a live structure.
+    check(unsafe { libc::getrlimit(resource, &raw mut limit) }).ok()?;
+    (limit.rlim_cur != libc::RLIM_INFINITY).then_some(limit.rlim_cur)
 }
 
 /// Asks the kernel to kill this process when the thread that started it ends.

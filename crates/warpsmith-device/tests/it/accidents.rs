@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 
 use tempfile::TempDir;
 use warpsmith_device::cpu::{Cpu, CpuConfig};
@@ -75,4 +76,55 @@ fn more_scratch_than_there_is_memory_is_the_candidates_crash() {
         }
     }
     open(&mut bench.cpu, vec![1 << 20]).expect("there is a MiB");
+}
+
+/// Runs one of these tests again, by itself, under a limit of the shell's; says whether that is where this one
+/// already runs.
+fn is_limited(test: &str, limit: &str) -> bool {
+    const MARK: &str = "WARPSMITH_TEST_LIMITED";
+    if std::env::var_os(MARK).is_some() {
+        return true;
+    }
+    let this = std::env::current_exe().expect("this test");
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &format!("{limit} && exec \"$0\" --exact \"$1\" --nocapture")]);
+    let output = shell.arg(this).arg(format!("accidents::{test}")).env(MARK, "1").output();
+    let output = output.expect("a shell");
+    let said = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && said.contains("1 passed"), "{said}");
+    false
+}
+
+#[test]
+fn scratch_beyond_the_limit_on_files_is_the_candidates_crash() {
+    let name = "scratch_beyond_the_limit_on_files_is_the_candidates_crash";
+    if !is_limited(name, "ulimit -f 20000") {
+        return;
+    }
+    warpsmith_device::survive_file_limit();
+    let mut bench = Bench::new();
+    match open(&mut bench.cpu, vec![64 << 20]) {
+        Err(Fault::Crashed(CrashCause::NotLoadable { message })) => {
+            assert!(message.contains("`ulimit -f`"), "{message}");
+        }
+        Err(other) => panic!("{other:?}"),
+        Ok(_) => panic!("there is no such file"),
+    }
+    open(&mut bench.cpu, vec![1 << 20]).expect("a MiB is within the limit");
+}
+
+#[test]
+fn too_few_addresses_for_a_runner_are_told() {
+    if !is_limited("too_few_addresses_for_a_runner_are_told", "ulimit -v 3145728") {
+        return;
+    }
+    let folder = TempDir::new().expect("a folder");
+    let cache_dir = folder.path().to_path_buf();
+    let target = Cpu::new(CpuConfig { cache_dir, runner_exe: Some(runner_exe()), threads: None });
+    let fault = target.expect_err("a runner needs more");
+    let said = match &fault {
+        Fault::Broken { source, .. } => format!("{fault}: {source}"),
+        other => panic!("{other:?}"),
+    };
+    assert!(said.contains("3221225472 bytes of addresses (`ulimit -v`)"), "{said}");
 }

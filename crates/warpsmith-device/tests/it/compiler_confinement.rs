@@ -306,3 +306,22 @@ fn a_source_that_quotes_a_killed_assembler_has_not_compiled() {
         compile_unit(Path::new(&tempfile::tempdir().expect("a folder").path()), &unit(source));
     assert!(matches!(fault, Err(Fault::Compile { .. })), "{fault:?}");
 }
+
+#[test]
+fn what_a_compiler_starts_shares_its_memory() {
+    // Pages that processes share count for each, so this takes little of the machine's.
+    let fake = Fake::python(
+        r#"
+import os, time
+pages = bytearray(300 << 20)
+for idx in range(20):
+    if os.fork() == 0:
+        break
+time.sleep(1000)
+"#,
+    );
+    let began = Instant::now();
+    let (message, _) = fake.rejected();
+    assert!(message.contains("took more than 4 GiB of memory together"), "{message}");
+    assert!(began.elapsed() < unit(&good_kernel()).deadline, "{:?}", began.elapsed());
+}

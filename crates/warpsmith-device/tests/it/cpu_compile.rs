@@ -403,3 +403,26 @@ fn every_kind_of_argument_reaches_the_kernel() {
         .collect();
     assert_eq!(values, [259.0, 7.0, -8.0, f64::NEG_INFINITY, 9_007_199_254_740_992.0]);
 }
+
+#[test]
+fn a_command_longer_than_the_system_takes_is_the_candidates_failure() {
+    let many =
+        (0..60_000).map(|idx| format!("-DNAME_NUMBER_{idx}={idx}_{}", "x".repeat(30))).collect();
+    let long = vec![("LONG".to_string(), "1".repeat(200_000))];
+    let units = [
+        Unit { flags: many, ..unit(&good_kernel()) },
+        Unit { defines: long, ..unit(&good_kernel()) },
+    ];
+    for unit in units {
+        let (message, _) = rejected(&unit);
+        assert!(message.contains("a command that the system does not take"), "{message}");
+        assert!(message.contains("give fewer or shorter ones"), "{message}");
+    }
+}
+
+#[test]
+fn a_binary_that_would_fill_caches_is_not_taken() {
+    let filler = "char filler[40 << 20] = {1};\nchar *kept(void) { return filler; }\n";
+    let (message, _) = rejected(&unit(&format!("{filler}{}", good_kernel())));
+    assert!(message.contains("33554432 are the limit"), "{message}");
+}

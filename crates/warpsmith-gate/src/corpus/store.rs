@@ -9,6 +9,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::SystemTime;
 
+use warpsmith_device::cpu::make_private;
 use warpsmith_device::target::TensorPlan;
 use warpsmith_device::trace;
 
@@ -17,7 +18,7 @@ use crate::error::GateError;
 
 const MAGIC: &[u8; 16] = b"warpsmith-exp-1\n";
 const HASH_BYTES: usize = 32;
-/// Above this the oldest files go, until [`KEPT_BYTES`] are left.
+/// Above this the oldest answers go, until [`KEPT_BYTES`] are left.
 const MOST_BYTES: u64 = 4 << 30;
 const KEPT_BYTES: u64 = 3 << 30;
 
@@ -39,8 +40,8 @@ pub(super) struct Store {
 impl Store {
     pub(super) fn open(dir: PathBuf) -> Result<Self, GateError> {
         let store = Self { dir };
-        fs::create_dir_all(&store.dir)
-            .and_then(|()| store.prune())
+        make_private(&store.dir)
+            .and_then(|()| store.prune(MOST_BYTES, KEPT_BYTES))
             .map_err(|source| GateError::Cache { path: store.dir.clone(), source })?;
         Ok(store)
     }
@@ -64,10 +65,16 @@ impl Store {
         self.dir.join(format!("{name}.bin"))
     }
 
-    fn prune(&self) -> std::io::Result<()> {
+    /// Removes the oldest answers where all of them have more than `most` bytes, until `kept` bytes are left.
+    /// Other files are none of its business: whoever names a folder of theirs as the work folder may keep
+    /// things there.
+    fn prune(&self, most: u64, kept: u64) -> std::io::Result<()> {
         let mut files: Vec<(SystemTime, u64, PathBuf)> = Vec::new();
         for entry in fs::read_dir(&self.dir)? {
             let entry = entry?;
+            if !entry.file_name().to_str().is_some_and(is_answer_name) {
+                continue;
+            }
             // Another process may have removed the file in the meantime.
             let Ok(metadata) = entry.metadata() else { continue };
             if metadata.is_file() {
@@ -75,12 +82,12 @@ impl Store {
             }
         }
         let mut total: u64 = files.iter().map(|(_, bytes, _)| bytes).sum();
-        if total <= MOST_BYTES {
+        if total <= most {
             return Ok(());
         }
         files.sort();
         for (_, bytes, path) in files {
-            if total <= KEPT_BYTES {
+            if total <= kept {
                 break;
             }
             if fs::remove_file(path).is_ok() {
@@ -89,6 +96,17 @@ impl Store {
         }
         Ok(())
     }
+}
+
+/// Says whether answers, or what a process that was killed left of one, have names like this one.
+fn is_answer_name(name: &str) -> bool {
+    const HASH_DIGITS: usize = 2 * HASH_BYTES;
+    let Some((hash, rest)) = name.split_at_checked(HASH_DIGITS) else { return false };
+    let process = rest.strip_prefix('.').and_then(|rest| rest.strip_suffix(".tmp"));
+    let is_part = process.is_some_and(|process| {
+        !process.is_empty() && process.bytes().all(|byte| byte.is_ascii_digit())
+    });
+    hash.bytes().all(|byte| byte.is_ascii_hexdigit()) && (rest == ".bin" || is_part)
 }
 
 fn encode(stored: &Stored) -> Vec<u8> {
@@ -183,5 +201,24 @@ mod tests {
         assert_eq!(store.load("a", &outputs), None, "a flipped bit");
         fs::write(store.path("a"), &bytes[..20]).expect("writes");
         assert_eq!(store.load("a", &outputs), None, "half a file");
+    }
+
+    #[test]
+    fn pruning_removes_answers_and_nothing_of_others() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let store = Store::open(folder.path().join("expected")).expect("opens");
+        let hash = "0af9".repeat(16);
+        let theirs = ["thesis.bin".to_string(), hash.clone(), format!("{hash}.bin.txt")];
+        let ours = [format!("{hash}.bin"), format!("{}.31.tmp", "7".repeat(64))];
+        for name in theirs.iter().chain(&ours) {
+            fs::write(store.dir.join(name), [0; 1000]).expect("written");
+        }
+        store.prune(2500, 0).expect("two answers are few enough");
+        assert!(ours.iter().all(|name| store.dir.join(name).exists()));
+        store.prune(1500, 0).expect("pruned");
+        assert!(!ours.iter().any(|name| store.dir.join(name).exists()));
+        for name in theirs {
+            assert!(store.dir.join(&name).exists(), "{name}");
+        }
     }
 }

@@ -73,7 +73,7 @@ const C_CODE: &str = "\
 const C_CODE_VALUES: &str = "\
     align-functions align-jumps align-labels align-loops complex-arithmetic denormal-fp-math \
     diagnostics-color excess-precision fp-contract fp-eval-method fp-exception-behavior \
-    fp-model inline-limit ira-algorithm ira-region lax-vector-conversions lto lto-partition \
+    fp-model inline-limit ira-algorithm ira-region lax-vector-conversions \
     max-errors message-length pack-struct reorder-blocks-algorithm sched-stalled-insns \
     sched-stalled-insns-dep simd-cost-model stack-reuse tls-model trivial-auto-var-init veclib \
     vect-cost-model visibility zero-call-used-regs";
@@ -225,7 +225,11 @@ fn is_for_c(flag: &str) -> bool {
 fn is_code(name: &str) -> bool {
     // One function of the library: `-fno-builtin-memcpy`.
     let function = name.strip_prefix("no-builtin-").or_else(|| name.strip_prefix("builtin-"));
-    function.is_some_and(is_identifier) || is_toggle_or_value(name, C_CODE, C_CODE_VALUES)
+    // How many compilers this starts at once is for the machine to say, not for a candidate.
+    let lto = name.strip_prefix("lto=");
+    lto.is_some_and(|how| ["1", "auto", "full", "thin"].contains(&how))
+        || function.is_some_and(is_identifier)
+        || is_toggle_or_value(name, C_CODE, C_CODE_VALUES)
 }
 
 fn is_toggle_or_value(name: &str, toggles: &str, with_value: &str) -> bool {
@@ -310,7 +314,7 @@ mod tests {
             "-std=gnu17 -Wall -Wno-psabi -Werror=vla -Wframe-larger-than=4096 -w -g",
             "-DBLOCK=4 -DF(x)=((x)+1) -DEMPTY -D_GNU_SOURCE -UNDEBUG -DPATH=/etc/passwd",
             "--param max-unroll-times=4 --param=l1-cache-size=32 -O2",
-            "-flto -flto=auto -fvect-cost-model=unlimited -fopenmp-simd -pthread",
+            "-flto -flto=auto -flto=1 -flto=thin -fno-lto -fvect-cost-model=unlimited -fopenmp-simd -pthread",
         ] {
             check(TargetKind::Cpu, flags, None);
         }
@@ -398,6 +402,9 @@ mod tests {
             "--version",
             "--help",
             "-fsyntax-only",
+            "-flto=2",
+            "-flto=jobserver",
+            "-flto-partition=1to1",
             "-r",
             "-static",
             "-nostdlib",

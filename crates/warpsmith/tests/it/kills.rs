@@ -138,6 +138,30 @@ fn a_killed_worker_is_replaced_and_the_campaign_goes_on() {
 }
 
 #[test]
+fn a_worker_that_is_ended_again_and_again_was_ended_from_outside() {
+    let project = Project::new();
+    let evidence = project.path().join("evidence").display().to_string();
+    let mut campaign = project
+        .command(&["check", "labs/probe", "--evidence", &evidence])
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program starts");
+    while campaign.try_wait().expect("its state").is_none() {
+        for pid in processes_with(&["__worker", &evidence]) {
+            // It may be gone already.
+            let _ = Command::new("kill").args(["-TERM", &pid.to_string()]).output();
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let output = campaign.wait_with_output().expect("it ended");
+    let said = crate::support::text(&output.stderr);
+    assert!(!output.status.success(), "{said}");
+    assert!(said.contains("was killed 2 times") && said.contains("signal: 15"), "{said}");
+    assert!(!said.contains("defect"), "{said}");
+}
+
+#[test]
 fn a_comparison_that_is_asked_to_stop_does_not_go_on_to_its_end() {
     let project = Project::new();
     // So many rounds take longer than anybody waits.
