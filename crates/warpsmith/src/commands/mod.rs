@@ -19,6 +19,7 @@ mod mcp;
 mod micro;
 mod new;
 pub(crate) mod profile;
+mod replace;
 mod replay;
 mod report;
 mod resume;

@@ -161,6 +161,46 @@ fn results_go_to_standard_output_where_nothing_can_be_written() {
     assert!(said.contains("--format json"), "{said}");
 }
 
+/// A slip of the hand costs no evidence and no source.
+#[test]
+fn only_what_a_command_wrote_itself_is_replaced() {
+    let project = checked(&[]);
+    let database = project.database();
+    let database = database.to_str().expect("text");
+    let source = std::fs::read_dir(project.lab().join("kernels"))
+        .expect("kernels")
+        .map(|entry| entry.expect("an entry").path())
+        .find(|path| path.extension().is_some_and(|extension| extension == "c"))
+        .expect("a source");
+    let text_before = std::fs::read_to_string(&source).expect("a source");
+    let source = source.to_str().expect("text");
+    for target in [database, source] {
+        let said = project.fails(2, &["report", "--out", target]);
+        assert!(
+            said.contains("left as it is") && said.contains("hint: name another file"),
+            "{said}"
+        );
+        let said = project.fails(2, &["run", "labs/probe", "--report", target]);
+        assert!(said.contains("left as it is"), "{said}");
+    }
+    assert_eq!(project.json(&["verify"])["sound"], true);
+    assert_eq!(project.statuses().len(), 1, "a run began, whose report could not be written");
+    assert_eq!(std::fs::read_to_string(source).expect("a source"), text_before);
+    project.ok(&["report", "--out", "page.html"]);
+    project.ok(&["report", "--out", "page.html"]);
+
+    let space = project.path().join("in.json");
+    std::fs::write(&space, r#"{"name": "s", "params": {"A": [1, 2]}}"#).expect("written");
+    let convert = ["convert", "in.json", "out.json", "--format", "space"];
+    project.ok(&convert);
+    let said = project.fails(2, &convert);
+    assert!(said.contains("--force"), "{said}");
+    project.ok(&[&convert[..], &["--force"]].concat());
+    let said = project.fails(2, &["convert", "in.json", database, "--format", "space", "--force"]);
+    assert!(said.contains("belongs to a database"), "{said}");
+    assert_eq!(project.json(&["verify"])["sound"], true);
+}
+
 /// Many exports of one run at the same time leave whole files, and nothing else.
 #[test]
 fn exports_at_the_same_time_do_not_mix() {
