@@ -173,6 +173,20 @@ pub enum StoreError {
     },
 }
 
+impl StoreError {
+    /// Says whether something that was recorded is not what it was, or is gone: what else there is can still be
+    /// used.
+    pub fn is_damage(&self) -> bool {
+        matches!(
+            self,
+            Self::Corrupt { .. }
+                | Self::Altered { .. }
+                | Self::Document { .. }
+                | Self::UnknownBlob { .. }
+        )
+    }
+}
+
 fn did_you_mean(suggestion: Option<&str>) -> String {
     suggestion.map(|name| format!("; did you mean `{name}`?")).unwrap_or_default()
 }

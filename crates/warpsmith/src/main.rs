@@ -8,6 +8,7 @@
 mod ahead;
 mod campaign;
 mod commands;
+mod damage;
 mod date;
 mod import;
 mod interrupt;

@@ -60,7 +60,11 @@ fn profiles(
     if let Some(winner) = derive::winner(record, &summaries, comparisons) {
         let candidate = winner.trial.candidate;
         if !profiles.iter().any(|profile| profile.candidate == candidate) {
-            profiles.extend(store.newest_profile(&candidate, &record.environment)?);
+            match store.newest_profile(&candidate, &record.environment) {
+                // Another run's, which the report can do without.
+                Err(error) if error.is_damage() => {}
+                found => profiles.extend(found?),
+            }
         }
     }
     Ok(profiles)

@@ -149,6 +149,36 @@ fn what_was_changed_is_found_and_named() {
     }
 }
 
+/// What a disk did to an earlier run costs that run, and no later one.
+#[test]
+fn a_later_run_leaves_out_what_is_damaged() {
+    let project = Project::new();
+    let tune = ["tune", "labs/probe", "--budget", "2", "--micro-limit", "2", "--seed", "5"];
+    project.ok(&tune);
+    let mut bytes = std::fs::read(project.database()).expect("the file");
+    // One bit of one digit in each trial, and the same in what the run says of itself.
+    for needle in [&b"\"wall_s\":"[..], b"\"budget_trials\":"] {
+        let places: Vec<usize> =
+            (0..bytes.len()).filter(|at| bytes[*at..].starts_with(needle)).collect();
+        assert!(!places.is_empty());
+        places.into_iter().for_each(|at| bytes[at + needle.len()] ^= 1);
+    }
+    std::fs::write(project.database(), bytes).expect("damaged");
+    let output = project.run(&tune);
+    let said = text(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    assert!(said.contains("note: left out: trial "), "{said}");
+    let output = project.run(&["runs", "--json"]);
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
+    let listed: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(listed["runs"].as_array().map(Vec::len), Some(1), "{listed}");
+    assert!(
+        listed["damaged"][0].as_str().is_some_and(|it| it.starts_with("run `probe-")),
+        "{listed}"
+    );
+    project.ok(&["report"]);
+}
+
 #[test]
 fn results_go_to_standard_output_where_nothing_can_be_written() {
     let project = checked(&[]);
