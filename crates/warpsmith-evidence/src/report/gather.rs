@@ -16,6 +16,7 @@ pub fn gather(store: &Store, run: &RunId) -> Result<ReportData, StoreError> {
 
 /// The same with other limits.
 pub fn gather_within(store: &Store, run: &RunId, limits: Limits) -> Result<ReportData, StoreError> {
+    store.refuse_lost_rows()?;
     let record = store.run(&run.0)?;
     let comparisons = store.comparisons(run)?;
     let evolution = store.evolution(run)?;

@@ -87,6 +87,20 @@ impl Store {
         Ok(found)
     }
 
+    /// Makes sure that rows which no trial's place answers for can be found: of a damaged page they vanish
+    /// without a trace, and a run without ceilings or comparisons is a run as well. There are few of them.
+    pub fn refuse_lost_rows(&self) -> Result<(), StoreError> {
+        for table in [Table::Ceilings, Table::Documents] {
+            let sql = format!("PRAGMA main.integrity_check({})", table.name());
+            let lines = self.rows(&sql, [], |row| row.get::<_, String>(0))?;
+            if let Some(line) = lines.into_iter().find(|line| line != "ok") {
+                let detail = format!("table `{}`: {line}", table.name());
+                return Err(StoreError::Corrupt { path: self.path.clone(), detail });
+            }
+        }
+        Ok(())
+    }
+
     fn structure(&self, faults: &mut Vec<String>) -> Result<(), StoreError> {
         let lines = self.rows("PRAGMA main.integrity_check", [], |row| row.get::<_, String>(0))?;
         faults.extend(lines.into_iter().filter(|line| line != "ok"));

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use rusqlite::Connection;
-use warpsmith_evidence::{Question, Store, StoreError, TrialSummary};
+use warpsmith_evidence::{Question, Store, StoreError, TrialSummary, report};
 use warpsmith_model::rng::Rng;
 use warpsmith_model::{
     BlobId, ChainRecord, ComparisonRecord, Environment, RunId, RunRecord, RunStatus, RunTrial,
@@ -287,6 +287,35 @@ fn a_damaged_run_and_its_ceilings_leave_the_others() {
     store.environment(&environment().id()).expect_err("damaged");
     store.put_environment(&environment()).expect("kept");
     assert_eq!(store.environment(&environment().id()).expect("as it was"), environment());
+}
+
+/// Rows that vanish are not taken for rows that never were.
+#[test]
+fn a_table_that_lost_its_rows_is_damage_and_not_an_empty_one() {
+    for table in ["ceilings", "documents"] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = closed_store(folder.path());
+        let run = RunId("tiles-1".to_string());
+        let connection = Connection::open(&path).expect("the file");
+        let page: usize = connection
+            .query_row("SELECT rootpage FROM sqlite_schema WHERE name = ?1", [table], |row| {
+                row.get(0)
+            })
+            .expect("its page");
+        let size: usize =
+            connection.query_row("PRAGMA page_size", [], |row| row.get(0)).expect("a size");
+        drop(connection);
+        report::gather(&Store::open_read_only(&path).expect("opens"), &run).expect("sound");
+        let mut bytes = std::fs::read(&path).expect("the file");
+        // An empty leaf: no cells, the content begins at the end.
+        let start = (page - 1) * size;
+        bytes[start] = 13;
+        bytes[start + 1..start + 8].copy_from_slice(&[0, 0, 0, 0, (size >> 8) as u8, 0, 0]);
+        std::fs::write(&path, bytes).expect("damaged");
+        let store = Store::open_read_only(&path).expect("opens");
+        let error = report::gather(&store, &run).expect_err("noticed");
+        assert!(error.is_damage() && error.to_string().contains(table), "{error}");
+    }
 }
 
 /// Evidence of the format before hashes is read as it is, counted, and stays unsigned when it is brought up

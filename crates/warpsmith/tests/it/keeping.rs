@@ -140,8 +140,8 @@ fn what_was_changed_is_found_and_named() {
     std::fs::write(project.database(), bytes).expect("a damaged header");
     project.fails(1, &["verify"]);
     std::fs::write(project.database(), sound).expect("as before");
-    for arguments in [&["report"][..], &["export", "latest", "--format", "json"]] {
-        let said = project.fails(2, arguments);
+    for arguments in [&["report"][..], &["show"], &["export", "latest", "--format", "json"]] {
+        let said = project.fails(1, arguments);
         assert!(
             said.contains("not what was recorded") && said.contains("warpsmith verify"),
             "{said}"
