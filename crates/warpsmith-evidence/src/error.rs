@@ -15,6 +15,12 @@ pub enum StoreError {
         /// The file.
         path: PathBuf,
     },
+    /// There is a file of no bytes.
+    #[error("`{}` is empty: no run was recorded in it yet, or it was cut off, and then a copy has what it was", .path.display())]
+    Empty {
+        /// The file.
+        path: PathBuf,
+    },
     /// The file is something else.
     #[error("`{}` is not an evidence store ({why}); it was left as it is: name another file, or move this one away", .path.display())]
     NotAStore {
@@ -66,7 +72,7 @@ pub enum StoreError {
         why: String,
     },
     /// There is no room left, or the system refused to write.
-    #[error("cannot write to `{}` ({why}): free some space and start again; everything recorded so far is kept", .path.display())]
+    #[error("cannot write to `{}` ({why}): free some space; everything recorded so far is kept, and `warpsmith resume` goes on with a run that this ended", .path.display())]
     Full {
         /// The file.
         path: PathBuf,
@@ -74,7 +80,7 @@ pub enum StoreError {
         why: String,
     },
     /// Another process held the store for too long.
-    #[error("`{}` is locked by another process: wait for it or end it, then start again", .path.display())]
+    #[error("`{}` has been locked by another process for minutes: wait for it or end it; everything recorded so far is kept, and `warpsmith resume` goes on with a run that this ended", .path.display())]
     Busy {
         /// The file.
         path: PathBuf,
@@ -171,6 +177,20 @@ pub enum StoreError {
         #[source]
         source: rusqlite::Error,
     },
+}
+
+impl StoreError {
+    /// Says whether something that was recorded is not what it was, or is gone: what else there is can still be
+    /// used.
+    pub fn is_damage(&self) -> bool {
+        matches!(
+            self,
+            Self::Corrupt { .. }
+                | Self::Altered { .. }
+                | Self::Document { .. }
+                | Self::UnknownBlob { .. }
+        )
+    }
 }
 
 fn did_you_mean(suggestion: Option<&str>) -> String {

@@ -14,11 +14,11 @@
 //!      append(&RunId, &Finding, at_unix_s) -> seq          trial and texts together
 //!      find_trial(&Question) -> Option<Trial>              an earlier answer, from any run
 //!      adopt(&RunId, &Trial, at_unix_s) -> seq             takes it over
-//!      put_ceilings(&RunId, &Ceilings, at)   best_ceilings(&EnvironmentId)
+//!      put_ceilings(&RunId, &Ceilings, at)   ceilings_of(&EnvironmentId) -> [Result<Ceilings>]
 //!      put_profile(&RunId, &ProfileRecord, &[FileBlob])    newest_profile(&CandidateId, &EnvironmentId)
 //!      put_comparison   put_chain   put_document(&RunId, kind, &Value)
 //!   reading:
-//!      runs() -> [RunSummary]          newest first
+//!      runs() -> [RunSummary]          newest first; runs_or_damage() where some may be damaged
 //!      run("latest" | name | beginning) -> RunRecord
 //!      summaries(&RunId) -> [TrialSummary]                 no samples; fast
 //!      trials(&RunId) -> [RunTrial]    trial(id | beginning) -> Trial     every sample

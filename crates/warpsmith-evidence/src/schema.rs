@@ -4,6 +4,7 @@
 //! an index over the documents, so that a listing of ten thousand trials parses none of them;
 //! [`crate::Store::verify`] derives them again and compares.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use rusqlite::{Connection, Transaction, TransactionBehavior};
@@ -66,13 +67,59 @@ fn identify_in(
         return Err(StoreError::NotAStore { path: path.to_path_buf(), why });
     }
     match usize::try_from(version) {
-        Ok(seen) if seen <= migrations.len() => Ok(Identity::Store(seen)),
+        Ok(seen) if seen <= migrations.len() => {
+            refuse_other_tables(connection, path, migrations, seen)?;
+            Ok(Identity::Store(seen))
+        }
         _ => Err(StoreError::Newer {
             path: path.to_path_buf(),
             found: u32::try_from(version).unwrap_or(u32::MAX),
             known: migrations.len() as u32,
         }),
     }
+}
+
+/// The columns of tables, by the tables' names.
+type Columns = BTreeMap<String, Vec<String>>;
+
+/// Holds the tables against what so many steps make: the number that counts them is as easily damaged as
+/// anything else, and a step that is taken twice, or left out, ruins the file. Tables that no step makes, such as
+/// those of `ANALYZE`, are nobody's business.
+fn refuse_other_tables(
+    connection: &Connection,
+    path: &Path,
+    migrations: &[&str],
+    seen: usize,
+) -> Result<(), StoreError> {
+    let made_by = |steps: &[&str]| -> rusqlite::Result<Columns> {
+        let made = Connection::open_in_memory()?;
+        steps.iter().try_for_each(|step| made.execute_batch(step))?;
+        columns(&made)
+    };
+    let look = || -> rusqlite::Result<_> {
+        Ok((columns(connection)?, made_by(&migrations[..seen])?, made_by(migrations)?))
+    };
+    let (mut found, expected, current) = look().map_err(|error| from_sqlite(path, error))?;
+    found.retain(|table, _| current.contains_key(table));
+    if found != expected {
+        let detail = format!("it says that it has format {seen}, and its tables are others");
+        return Err(StoreError::Corrupt { path: path.to_path_buf(), detail });
+    }
+    Ok(())
+}
+
+fn columns(connection: &Connection) -> rusqlite::Result<Columns> {
+    let mut columns = Columns::new();
+    let mut select = connection.prepare(
+        "SELECT tables.name, info.name FROM main.sqlite_schema AS tables
+         JOIN pragma_table_info(tables.name, 'main') AS info
+         WHERE tables.type = 'table' ORDER BY tables.name, info.cid",
+    )?;
+    let mut rows = select.query([])?;
+    while let Some(row) = rows.next()? {
+        columns.entry(row.get(0)?).or_default().push(row.get(1)?);
+    }
+    Ok(columns)
 }
 
 /// Applies the steps that a file has not seen, all of them or none.

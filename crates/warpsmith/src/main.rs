@@ -8,6 +8,7 @@
 mod ahead;
 mod campaign;
 mod commands;
+mod damage;
 mod date;
 mod import;
 mod interrupt;
@@ -26,7 +27,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use warpsmith_device::{cpu, cuda};
 
-use commands::{Cli, CliFailure};
+use commands::Cli;
 use output::{BAD, paint, say};
 
 fn main() -> ExitCode {
@@ -42,9 +43,8 @@ fn main() -> ExitCode {
     match commands::dispatch(Cli::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            let failed = error.downcast_ref::<CliFailure>();
             say(format!("{}: {}", paint(BAD, "error"), describe(&error)));
-            ExitCode::from(failed.map_or(2, CliFailure::exit_code))
+            ExitCode::from(commands::exit_code(&error))
         }
     }
 }

@@ -30,15 +30,16 @@ pub fn paint(style: Style, text: impl std::fmt::Display) -> String {
 /// ends it with a message.
 pub fn result(text: impl std::fmt::Display) {
     if let Err(error) = writeln!(anstream::stdout(), "{text}") {
-        if error.kind() == std::io::ErrorKind::BrokenPipe {
-            std::process::exit(0);
-        }
-        say(format!(
-            "{}: cannot write the result to standard output: {error}",
-            paint(BAD, "error")
-        ));
-        std::process::exit(2);
+        end_unwritten(&error);
     }
+}
+
+fn end_unwritten(error: &std::io::Error) -> ! {
+    if error.kind() == std::io::ErrorKind::BrokenPipe {
+        std::process::exit(0);
+    }
+    say(format!("{}: cannot write the result to standard output: {error}", paint(BAD, "error")));
+    std::process::exit(2);
 }
 
 /// Writes a line of the conversation to standard error. There is nobody to tell when it is closed.
@@ -46,9 +47,18 @@ pub fn say(text: impl std::fmt::Display) {
     let _closed = writeln!(anstream::stderr(), "{text}");
 }
 
-/// Writes a document to standard output as JSON.
+/// Writes a document to standard output as JSON, piece by piece: the text of a large one is larger than what
+/// it was made from.
 pub fn json(document: &impl serde::Serialize) -> anyhow::Result<()> {
-    result(serde_json::to_string_pretty(document)?);
+    let mut stdout = std::io::BufWriter::new(std::io::stdout().lock());
+    let written = match serde_json::to_writer_pretty(&mut stdout, document) {
+        Ok(()) => stdout.write_all(b"\n").and_then(|()| stdout.flush()),
+        Err(error) if error.is_io() => Err(error.into()),
+        Err(error) => return Err(error.into()),
+    };
+    if let Err(error) = written {
+        end_unwritten(&error);
+    }
     Ok(())
 }
 

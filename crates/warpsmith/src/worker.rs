@@ -3,6 +3,7 @@
 //! It owns what no candidate may touch: the clock, the inputs, the expected outputs. It lives as
 //! long as its campaign, so that these are made once.
 
+use std::error::Error as _;
 use std::io::{BufRead, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -22,6 +23,7 @@ use warpsmith_model::{
 };
 
 use crate::labdir;
+use crate::output::{WARN, paint, say, wrapped};
 use crate::project::Project;
 
 /// Serves until the campaign hangs up.
@@ -82,6 +84,8 @@ struct Worker {
     ceilings: Option<Ceilings>,
     lab: Option<(PathBuf, Lab)>,
     artifacts: PathBuf,
+    /// Whether the campaign's user heard that the cache of answers cannot be written.
+    told_of_cache: bool,
 }
 
 impl Worker {
@@ -102,14 +106,38 @@ impl Worker {
         let options = CorpusOptions::new(Some(project.expected()));
         let corpus = Corpus::new(CorpusOptions { python: project.python(), ..options });
         let artifacts = project.artifacts();
-        Ok(Self { kind, target, corpus, environment, ceilings: None, lab: None, artifacts })
+        Ok(Self {
+            kind,
+            target,
+            corpus,
+            environment,
+            ceilings: None,
+            lab: None,
+            artifacts,
+            told_of_cache: false,
+        })
     }
 
     /// Answers; once more where the first try ended because somebody else killed one of our processes.
     fn answer(&mut self, ask: &Ask) -> Result<Answer> {
-        match self.answer_once(ask) {
+        let answered = match self.answer_once(ask) {
             Err(error) if is_killed_from_outside(&error) => self.answer_once(ask),
             answered => answered,
+        };
+        self.tell_of_cache();
+        answered
+    }
+
+    /// Says once that answers cannot be kept for the next run. The worker's standard error is the campaign's.
+    fn tell_of_cache(&mut self) {
+        if let (false, Some(trouble)) = (self.told_of_cache, self.corpus.cache_trouble()) {
+            self.told_of_cache = true;
+            let why = trouble.source().map(|why| format!(" ({why})")).unwrap_or_default();
+            say(wrapped(&format!(
+                "{}: right answers are not kept for the next run, which takes longer: {trouble}{why}; \
+                 make room there, or name another folder with --work-dir",
+                paint(WARN, "note")
+            )));
         }
     }
 

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value as Json, json};
 use warpsmith_model::{
-    Environment, Fidelity, KernelRecord, Measurement, Origin, RunRecord, RunTrial, Value,
+    BlobId, Environment, Fidelity, KernelRecord, Measurement, Origin, RunRecord, RunTrial, Value,
     WorkloadRecord,
 };
 
@@ -176,7 +176,12 @@ pub(super) fn spent(trial: &RunTrial) -> Spent {
     Spent { compile_s, launch_s, other_s: (trial.wall_s - compile_s - launch_s).max(0.0) }
 }
 
-/// Escapes what does not belong into a file name; different names stay different.
+/// Characters of a name in a file's name. Two of them, an ending, and what a file in the making has beside
+/// must fit into the 255 bytes that file systems allow.
+const LONGEST: usize = 96;
+
+/// Escapes what does not belong into a file name, and cuts off what is too long; different names stay
+/// different.
 pub(super) fn file_name(name: &str) -> String {
     let mut escaped = String::new();
     for byte in name.bytes() {
@@ -186,12 +191,18 @@ pub(super) fn file_name(name: &str) -> String {
             byte => escaped.push_str(&format!("%{byte:02x}")),
         }
     }
+    if escaped.len() > LONGEST {
+        // No name escapes to a `~`.
+        let end = format!("~{}", BlobId::of(name.as_bytes()).short());
+        escaped.truncate(LONGEST - end.len());
+        escaped.push_str(&end);
+    }
     escaped
 }
 
 #[cfg(test)]
 mod tests {
-    use super::file_name;
+    use super::{LONGEST, Part, file_name};
 
     #[test]
     fn file_names_have_no_separators_and_stay_different() {
@@ -203,5 +214,17 @@ mod tests {
         ] {
             assert_eq!(file_name(name), expected);
         }
+    }
+
+    /// Escapes are three times as long as what they stand for.
+    #[test]
+    fn long_names_are_cut_and_stay_different() {
+        let names = ["é".repeat(60), "é".repeat(59) + "e", "x".repeat(250)];
+        let made = names.each_ref().map(|name| file_name(name));
+        assert!(made.iter().all(|name| name.len() == LONGEST), "{made:?}");
+        assert_ne!(made[0], made[1]);
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join(format!("{}@{}.json", made[0], made[2]));
+        Part::begin(&path).and_then(Part::finish).expect("a file of that name");
     }
 }

@@ -103,6 +103,12 @@ pub enum ExportError {
         #[source]
         source: std::io::Error,
     },
+    /// What would be replaced is a database, perhaps the evidence itself.
+    #[error("`{}` belongs to a database, perhaps the evidence itself, and was left as it is: name another file", .path.display())]
+    Database {
+        /// The file.
+        path: PathBuf,
+    },
     /// The file cannot be read.
     #[error("cannot read `{}`", .path.display())]
     Read {

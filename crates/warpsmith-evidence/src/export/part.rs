@@ -1,7 +1,7 @@
 //! A file in the making: whoever reads sees the file of that name as it was, or the whole new one.
 
 use std::fs::{DirBuilder, File, OpenOptions, Permissions};
-use std::io::{BufWriter, ErrorKind, Write};
+use std::io::{BufWriter, ErrorKind, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,8 +19,8 @@ pub struct Part {
 }
 
 impl Part {
-    /// Begins a file; makes its folder when it is not there. A file that is there keeps its permissions. In
-    /// a folder that its owner alone can read, and beside evidence that its owner alone can read, what is made
+    /// Begins a file; makes its folder when it is not there. A file that is there keeps its permissions; one
+    /// that belongs to a database is refused, since no product of ours is one and the evidence may be. In a folder that its owner alone can read, and beside evidence that its owner alone can read, what is made
     /// is for its owner alone as well.
     pub fn begin(path: &Path) -> Result<Self, ExportError> {
         let failed = |source| ExportError::Write { path: path.to_path_buf(), source };
@@ -31,6 +31,9 @@ impl Part {
         }
         // A link is kept, and what it names is replaced.
         let path = path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
+        if belongs_to_database(&path) {
+            return Err(ExportError::Database { path });
+        }
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
         let folder = folder.unwrap_or(Path::new("."));
         make_folder(folder).map_err(failed)?;
@@ -105,6 +108,19 @@ fn is_private(folder: &Path) -> bool {
     is_closed(folder) || folder.ancestors().any(|around| is_closed(&around.join(EVIDENCE)))
 }
 
+/// Says whether a file is an SQLite database, or one that SQLite keeps beside it.
+fn belongs_to_database(path: &Path) -> bool {
+    const MAGIC: &[u8; 16] = b"SQLite format 3\0";
+    let is_database = |path: &Path| {
+        let mut first = [0; MAGIC.len()];
+        let read = File::open(path).and_then(|mut file| file.read_exact(&mut first));
+        read.is_ok() && first == *MAGIC
+    };
+    let text = path.to_string_lossy();
+    let beside = ["-wal", "-shm", "-journal"].iter().find_map(|end| text.strip_suffix(end));
+    is_database(path) || beside.is_some_and(|database| is_database(Path::new(database)))
+}
+
 /// Makes a folder and those around it; in a private one they are private, too.
 fn make_folder(folder: &Path) -> std::io::Result<()> {
     if folder.is_dir() {
@@ -159,6 +175,22 @@ mod tests {
         drop(part);
         assert_eq!(std::fs::read_to_string(&path).expect("a file"), "former");
         assert_eq!(names(folder.path()), ["log.csv"]);
+    }
+
+    #[test]
+    fn a_database_and_what_lies_beside_it_are_never_replaced() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("evidence.db");
+        drop(crate::Store::open(&path).expect("a store"));
+        let store = std::fs::read(&path).expect("a file");
+        let link = folder.path().join("report.html");
+        std::os::unix::fs::symlink(&path, &link).expect("a link");
+        for name in ["evidence.db", "evidence.db-wal", "evidence.db-shm", "report.html"] {
+            let refused = Part::begin(&folder.path().join(name)).expect_err(name);
+            assert!(matches!(refused, ExportError::Database { .. }), "{refused}");
+        }
+        assert_eq!(std::fs::read(&path).expect("a file"), store);
+        assert_eq!(names(folder.path()), ["evidence.db", "report.html"]);
     }
 
     #[test]

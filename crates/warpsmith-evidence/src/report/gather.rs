@@ -16,6 +16,7 @@ pub fn gather(store: &Store, run: &RunId) -> Result<ReportData, StoreError> {
 
 /// The same with other limits.
 pub fn gather_within(store: &Store, run: &RunId, limits: Limits) -> Result<ReportData, StoreError> {
+    store.refuse_lost_rows()?;
     let record = store.run(&run.0)?;
     let comparisons = store.comparisons(run)?;
     let evolution = store.evolution(run)?;
@@ -60,7 +61,11 @@ fn profiles(
     if let Some(winner) = derive::winner(record, &summaries, comparisons) {
         let candidate = winner.trial.candidate;
         if !profiles.iter().any(|profile| profile.candidate == candidate) {
-            profiles.extend(store.newest_profile(&candidate, &record.environment)?);
+            match store.newest_profile(&candidate, &record.environment) {
+                // Another run's, which the report can do without.
+                Err(error) if error.is_damage() => {}
+                found => profiles.extend(found?),
+            }
         }
     }
     Ok(profiles)

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use rusqlite::params;
 use warpsmith_model::{
     AblationRecord, Blob, BlobId, CallRecord, EvolutionStart, RunId, SourceRecord,
 };
@@ -34,12 +33,8 @@ impl Store {
         let named = Blob::new(call.text());
         let transaction = self.begin()?;
         for blob in texts.iter().chain([&named]) {
-            transaction
-                .execute(
-                    "INSERT INTO blobs (id, content) VALUES (?1, ?2) ON CONFLICT DO NOTHING",
-                    params![BlobId::of(blob.text.as_bytes()).to_string(), blob.text],
-                )
-                .map_err(|error| self.failed(error))?;
+            let id = BlobId::of(blob.text.as_bytes());
+            self.put_text(&transaction, id, &blob.text)?;
         }
         for id in call.texts() {
             // A call whose prompt or reply is nowhere could never be replayed.

@@ -75,8 +75,8 @@ impl Store {
         StoreError::Altered { path: self.path.clone(), what: what.into() }
     }
 
-    /// Reads rows of a table, each of which is checked before anything is read of it. `rest` is what
-    /// follows the table's name; `read` finds the table's columns first, then the hash, then `extra`.
+    /// Reads rows of a table, each of which is checked before anything is read of it; one that is not what was
+    /// recorded is an error. See [`Self::sealed_each`].
     fn sealed<T>(
         &self,
         table: Table,
@@ -84,16 +84,32 @@ impl Store {
         rest: &str,
         params: impl Params,
         what: impl Fn() -> String,
-        mut read: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
+        read: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
     ) -> Result<Vec<T>, StoreError> {
+        self.sealed_each(table, extra, rest, params, |_| what(), read)?.into_iter().collect()
+    }
+
+    /// Reads rows of a table, each of which is checked before anything is read of it, and may be damaged by
+    /// itself. `rest` is what follows the table's name; `what` names a row, `read` reads it: both find the
+    /// table's columns first, then the hash, then `extra`.
+    fn sealed_each<T>(
+        &self,
+        table: Table,
+        extra: &str,
+        rest: &str,
+        params: impl Params,
+        what: impl Fn(&Row<'_>) -> String,
+        mut read: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
+    ) -> Result<Vec<Result<T, StoreError>>, StoreError> {
         let sql = format!("SELECT {}{extra} FROM {} {rest}", table.selected(), table.name());
         let mut values = Vec::new();
         self.each_row(&sql, params, |row| {
-            if table.look(row, 0).map_err(|error| self.failed(error))? == Look::Altered {
-                return Err(self.altered(what()));
-            }
-            values.push(read(row).map_err(|error| self.failed(error))?);
-            Ok(())
+            let look = table.look(row, 0).map_err(|error| self.failed(error))?;
+            values.push(match look {
+                Look::Altered => Err(self.altered(what(row))),
+                Look::Intact | Look::Unsigned => read(row).map_err(|error| self.failed(error)),
+            });
+            Ok::<(), StoreError>(())
         })?;
         Ok(values)
     }
@@ -134,6 +150,12 @@ impl Store {
     ) -> Result<Option<T>, StoreError> {
         Ok(self.rows(sql, params, read)?.into_iter().next())
     }
+}
+
+/// Returns a column of a row whatever it holds: what is damaged need not be text any more.
+fn shown(row: &Row<'_>, column: usize) -> String {
+    let bytes = row.get_ref(column).ok().and_then(|value| value.as_bytes().ok());
+    String::from_utf8_lossy(bytes.unwrap_or(b"?")).into_owned()
 }
 
 #[cfg(test)]

@@ -12,9 +12,9 @@ use super::Store;
 use crate::error::{StoreError, from_sqlite};
 use crate::schema::{self, Identity, MIGRATIONS};
 
-/// How long a writer waits for another one. A transaction takes milliseconds; half a minute covers
-/// a laptop that was asleep in the middle of one.
-const BUSY_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long a writer waits for another one. A transaction takes milliseconds, but other programs may hold
+/// the lock, for a backup or by hand. Half a minute cost a run for 36 seconds of that.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(180);
 
 /// Who may read a store that is made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -38,6 +38,7 @@ impl Store {
     pub fn open_as(path: &Path, access: Access) -> Result<Self, StoreError> {
         make_folder(path, access)?;
         refuse_folder(path)?;
+        refuse_lone_log(path)?;
         if access == Access::Owner {
             make_private(path)?;
         }
@@ -66,6 +67,7 @@ impl Store {
             return Err(StoreError::Missing { path: path.to_path_buf() });
         }
         refuse_folder(path)?;
+        refuse_lone_log(path)?;
         let (connection, identity) = match open_shared(path) {
             // A log (`-wal`) needs an index beside it (`-shm`), which cannot be made here, or not whole.
             Err(
@@ -80,7 +82,7 @@ impl Store {
                 schema::overlay(&connection, path, seen)?;
                 Ok(Self { connection, path: path.to_path_buf() })
             }
-            Identity::Empty => Err(StoreError::Missing { path: path.to_path_buf() }),
+            Identity::Empty => Err(StoreError::Empty { path: path.to_path_buf() }),
         }
     }
 }
@@ -166,6 +168,16 @@ fn refuse_folder(path: &Path) -> Result<(), StoreError> {
     if path.is_dir() {
         let why = "a folder".to_string();
         return Err(StoreError::NotAStore { path: path.to_path_buf(), why });
+    }
+    Ok(())
+}
+
+/// Refuses a file of no bytes that has a log: SQLite would delete the log, and all that may be left is in it.
+fn refuse_lone_log(path: &Path) -> Result<(), StoreError> {
+    let is_empty = std::fs::metadata(path).is_ok_and(|known| known.len() == 0);
+    if is_empty && has_pending_wal(path) {
+        let detail = "it is empty, and there is a log beside it".to_string();
+        return Err(StoreError::Corrupt { path: path.to_path_buf(), detail });
     }
     Ok(())
 }

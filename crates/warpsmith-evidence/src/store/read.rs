@@ -5,7 +5,7 @@ use std::fmt::Display;
 use std::str::FromStr;
 
 use rusqlite::fallible_streaming_iterator::FallibleStreamingIterator;
-use rusqlite::types::Type;
+use rusqlite::types::{Type, Value};
 use rusqlite::{Row, params};
 use serde::de::DeserializeOwned;
 use serde::de::value::{Error as ValueError, StrDeserializer};
@@ -15,10 +15,10 @@ use warpsmith_model::{
     Fidelity, LabId, RunId, RunTrial, Trial, TrialId,
 };
 
-use super::Store;
 use super::seal::{Look, MEASUREMENT, Seal, Table};
 use super::write::{json_text, named_blobs};
 use super::writers::WRITER;
+use super::{Store, shown};
 use crate::error::StoreError;
 use crate::summary::{TrialSummary, WorkloadTime};
 
@@ -38,15 +38,14 @@ pub struct Question<'a> {
 }
 
 impl Store {
-    /// Returns the newest trial that answers a question, from whichever run.
+    /// Returns the newest trial that answers a question, from whichever run. All that a run takes over with it
+    /// is checked, since it would be part of that run: its document, its summary and its texts.
     pub fn find_trial(&self, question: &Question<'_>) -> Result<Option<Trial>, StoreError> {
-        let found = self.sealed(
-            Table::TrialDocuments,
-            "",
-            "WHERE trial = (SELECT number FROM trials
-                 WHERE candidate = ?1 AND fidelity = ?2 AND lab_id = ?3 AND environment = ?4
-                       AND workloads = ?5
-                 ORDER BY number DESC LIMIT 1)",
+        let found = self.first_row(
+            "SELECT number, id FROM trials
+             WHERE candidate = ?1 AND fidelity = ?2 AND lab_id = ?3 AND environment = ?4
+                   AND workloads = ?5
+             ORDER BY number DESC LIMIT 1",
             params![
                 question.candidate.to_string(),
                 question.fidelity.name(),
@@ -54,11 +53,10 @@ impl Store {
                 question.environment.to_string(),
                 json_text(&question.workloads)
             ],
-            || "a trial".to_string(),
-            |row| row.get::<_, String>(1),
+            |row| Ok((row.get::<_, i64>(0)?, shown(row, 1))),
         )?;
-        let Some(document) = found.into_iter().next() else { return Ok(None) };
-        let trial: Trial = self.parse(&document, || "a trial".to_string())?;
+        let Some((number, id)) = found else { return Ok(None) };
+        let trial = self.trial_numbered(number, &id)?;
         // It was found by columns beside it, which a disk can damage as well.
         let job = &trial.job;
         let is_answer = job.candidate.id == question.candidate
@@ -66,8 +64,12 @@ impl Store {
             && job.lab == question.lab
             && trial.environment == question.environment
             && job.workloads == question.workloads;
-        if !is_answer {
+        let (look, _) = self.look_at_entry(number)?;
+        if !is_answer || look == Some(Look::Altered) {
             return Err(self.altered(format!("the index entry of trial {}", trial.id.short())));
+        }
+        for text in named_blobs(&trial) {
+            self.blob(&text)?;
         }
         Ok(Some(trial))
     }
@@ -75,15 +77,21 @@ impl Store {
     /// Returns a trial by its id, or by a beginning that no other trial's id shares.
     pub fn trial(&self, asked: &str) -> Result<Trial, StoreError> {
         let id = self.resolve_trial(asked)?;
-        let what = || format!("trial {}", id.get(..12).unwrap_or(&id));
-        let found = self.sealed(
-            Table::TrialDocuments,
-            "",
-            "WHERE trial = (SELECT number FROM trials WHERE id = ?1)",
-            [&id],
-            what,
-            |row| row.get::<_, String>(1),
-        )?;
+        let number = self
+            .first_row("SELECT number FROM trials WHERE id = ?1", [&id], |row| row.get(0))?
+            .ok_or_else(|| StoreError::UnknownTrial {
+                path: self.path.clone(),
+                asked: id.clone(),
+            })?;
+        self.trial_numbered(number, &id)
+    }
+
+    fn trial_numbered(&self, number: i64, id: &str) -> Result<Trial, StoreError> {
+        let what = || format!("trial {}", id.get(..12).unwrap_or(id));
+        let found =
+            self.sealed(Table::TrialDocuments, "", "WHERE trial = ?1", [number], what, |row| {
+                row.get::<_, String>(1)
+            })?;
         let document = found.into_iter().next().ok_or_else(|| StoreError::Corrupt {
             path: self.path.clone(),
             detail: format!("trial {id} has lost its document"),
@@ -93,6 +101,36 @@ impl Store {
             true => Ok(trial),
             false => Err(self.altered(what())),
         }
+    }
+
+    /// Looks at a trial's entry in the index with its measurements; returns what these are. There is no look
+    /// where there is no entry.
+    pub(super) fn look_at_entry(&self, number: i64) -> Result<EntryLook, StoreError> {
+        let failed = |error| self.failed(error);
+        let mut times = Vec::new();
+        let mut measured: Vec<Value> = Vec::new();
+        let sql = format!(
+            "SELECT {} FROM measurements WHERE trial = ?1 ORDER BY idx",
+            MEASUREMENT.join(", ")
+        );
+        self.each_row(&sql, [number], |row| {
+            for column in 0..MEASUREMENT.len() {
+                measured.push(row.get(column).map_err(failed)?);
+            }
+            times.push(read_time(row));
+            Ok::<(), StoreError>(())
+        })?;
+        let sql = format!("SELECT {} FROM trials WHERE number = ?1", Table::Trials.selected());
+        let mut look = None;
+        self.each_row(&sql, [number], |row| {
+            let hash = Table::Trials.columns().len();
+            let mut seal = Seal::new(Table::Trials);
+            seal.add_columns(row, 0..hash).map_err(failed)?;
+            seal.add_values(&measured);
+            look = Some(seal.look(row.get_ref(hash).map_err(failed)?).map_err(failed)?);
+            Ok::<(), StoreError>(())
+        })?;
+        Ok((look, times))
     }
 
     fn resolve_trial(&self, asked: &str) -> Result<String, StoreError> {
@@ -325,7 +363,7 @@ impl Store {
 
     /// Returns the ceilings that a run is held against.
     pub fn ceilings(&self, run: &RunId) -> Result<Option<Ceilings>, StoreError> {
-        let what = || format!("the ceilings of run `{run}`");
+        let what = || ceilings_words(&run.0);
         let found = self.sealed(
             Table::Ceilings,
             "",
@@ -337,26 +375,22 @@ impl Store {
         found.first().map(|document| self.parse(document, what)).transpose()
     }
 
-    /// Returns the best that any run showed of an environment, with what the newest one lacked.
-    pub fn best_ceilings(
+    /// Returns what every run showed of an environment, the newest last. Each may be damaged by itself.
+    pub fn ceilings_of(
         &self,
         environment: &EnvironmentId,
-    ) -> Result<Option<Ceilings>, StoreError> {
-        let what = || format!("the ceilings of environment {}", environment.short());
-        let found = self.sealed(
+    ) -> Result<Vec<Result<Ceilings, StoreError>>, StoreError> {
+        let found = self.sealed_each(
             Table::Ceilings,
-            "",
+            ", (SELECT id FROM runs WHERE number = ceilings.run)",
             "WHERE environment = ?1 ORDER BY measured_unix_s",
             [environment.to_string()],
-            what,
-            |row| row.get::<_, String>(3),
+            |row| ceilings_words(&shown(row, Table::Ceilings.next())),
+            |row| Ok((row.get::<_, String>(3)?, shown(row, Table::Ceilings.next()))),
         )?;
-        let mut best: Option<Ceilings> = None;
-        for document in &found {
-            let next: Ceilings = self.parse(document, what)?;
-            best = Some(best.map_or_else(|| next.clone(), |best| best.best_of(&next)));
-        }
-        Ok(best)
+        let parse =
+            |(document, run): (String, String)| self.parse(&document, || ceilings_words(&run));
+        Ok(found.into_iter().map(|found| found.and_then(parse)).collect())
     }
 
     /// Returns the comparisons of a run, in order.
@@ -411,6 +445,13 @@ impl Store {
             source,
         })
     }
+}
+
+/// What a look at an entry of the index found, and the measurements that it answers for.
+pub(super) type EntryLook = (Option<Look>, Vec<rusqlite::Result<WorkloadTime>>);
+
+fn ceilings_words(run: &str) -> String {
+    format!("the ceilings of run `{run}`")
 }
 
 /// Reads a trial whose columns, in the order in which they are sealed, begin at `first`, behind those of

@@ -1,11 +1,11 @@
 //! Runs and environments: beginning, ending, listing, finding by part of a name.
 
 use rusqlite::types::Value;
-use rusqlite::{ErrorCode, params};
+use rusqlite::{ErrorCode, Row, params};
 use warpsmith_model::{Environment, EnvironmentId, RunId, RunRecord, RunStatus, suggest};
 
-use super::Store;
 use super::seal::{Seal, Table, text};
+use super::{Store, shown};
 use crate::error::StoreError;
 
 /// One line of the list of runs.
@@ -32,10 +32,26 @@ impl Store {
         self.insert(
             Table::Environments,
             "INSERT OR IGNORE",
-            vec![text(id.to_string()), text(document)],
+            vec![text(id.to_string()), text(document.clone())],
         )
         .map_err(|error| self.failed(error))?;
+        match self.environment(&id) {
+            // The id is the hash of what it was, which is at hand.
+            Err(error) if error.is_damage() => self.restore_environment(&id, document)?,
+            other => drop(other?),
+        }
         Ok(id)
+    }
+
+    fn restore_environment(&self, id: &EnvironmentId, document: String) -> Result<(), StoreError> {
+        let seal = Seal::of(Table::Environments, &[text(id.to_string()), text(document.clone())]);
+        self.connection
+            .execute(
+                "UPDATE environments SET document = ?2, hash = ?3 WHERE id = ?1",
+                params![id.to_string(), document, seal],
+            )
+            .map_err(|error| self.failed(error))?;
+        Ok(())
     }
 
     /// Returns an environment.
@@ -128,9 +144,14 @@ impl Store {
         Ok(())
     }
 
-    /// Returns every run, newest first.
+    /// Returns every run, newest first; an error where one is damaged.
     pub fn runs(&self) -> Result<Vec<RunSummary>, StoreError> {
-        let rows = self.sealed(
+        self.runs_or_damage()?.into_iter().collect()
+    }
+
+    /// Returns every run, newest first, or what is damaged in its place.
+    pub fn runs_or_damage(&self) -> Result<Vec<Result<RunSummary, StoreError>>, StoreError> {
+        let rows = self.sealed_each(
             Table::Runs,
             ", count(trials.number), coalesce(sum(trials.verdict = 'passed'), 0),
              coalesce(sum(run_trials.adopted), 0), max(run_trials.at_unix_s)",
@@ -139,48 +160,39 @@ impl Store {
              GROUP BY runs.number
              ORDER BY runs.started_unix_s DESC, runs.number DESC",
             [],
-            || "a run".to_string(),
+            run_words,
             |row| {
                 let next = Table::Runs.next();
-                Ok((
-                    row.get::<_, String>(7)?,
-                    row.get::<_, String>(6)?,
-                    row.get::<_, u64>(next)?,
-                    row.get::<_, u64>(next + 1)?,
-                    row.get::<_, u64>(next + 2)?,
-                    row.get::<_, Option<f64>>(next + 3)?,
-                    row.get::<_, i64>(0)?,
-                ))
+                let last_trial_unix_s = row.get(next + 3)?;
+                let row_of_run = RunRow::read(row, last_trial_unix_s)?;
+                let (trials, passed) = (row.get::<_, u64>(next)?, row.get::<_, u64>(next + 1)?);
+                Ok((row_of_run, trials, passed, row.get::<_, u64>(next + 2)?))
             },
         )?;
-        rows.into_iter()
-            .map(|(document, status, trials, passed, adopted, last_trial_unix_s, number)| {
-                let record = self.run_record(&document, &status, number, last_trial_unix_s)?;
-                Ok(RunSummary { record, trials, passed, adopted, last_trial_unix_s })
-            })
-            .collect()
+        let summary = |(row, trials, passed, adopted): (RunRow, u64, u64, u64)| {
+            let record = self.run_record(&row)?;
+            let last_trial_unix_s = row.last_trial_unix_s;
+            Ok(RunSummary { record, trials, passed, adopted, last_trial_unix_s })
+        };
+        Ok(rows.into_iter().map(|row| row.and_then(summary)).collect())
     }
 
     /// Returns a run by its name, by a beginning that no other run shares, or the newest one for
     /// `latest`.
     pub fn run(&self, asked: &str) -> Result<RunRecord, StoreError> {
         let extra = ", (SELECT max(at_unix_s) FROM run_trials WHERE run = runs.number)";
-        let what = || format!("run `{asked}`");
-        let read = |row: &rusqlite::Row<'_>| {
-            Ok((row.get(7)?, row.get(6)?, row.get(0)?, row.get(Table::Runs.next())?))
-        };
-        let found: Vec<(String, String, i64, Option<f64>)> = if asked == "latest" {
+        let read = |row: &Row<'_>| RunRow::read(row, row.get(Table::Runs.next())?);
+        let found = if asked == "latest" {
             let newest = "ORDER BY started_unix_s DESC, number DESC LIMIT 1";
-            self.sealed(Table::Runs, extra, newest, [], what, read)?
+            self.sealed_each(Table::Runs, extra, newest, [], run_words, read)?
         } else {
             let name = self.resolve_run(asked)?;
-            self.sealed(Table::Runs, extra, "WHERE id = ?1", [name], what, read)?
+            self.sealed_each(Table::Runs, extra, "WHERE id = ?1", [name], run_words, read)?
         };
-        let found = found.into_iter().next();
-        let Some((document, status, number, last_unix_s)) = found else {
-            return Err(self.unknown_run(asked)?);
-        };
-        self.run_record(&document, &status, number, last_unix_s)
+        match found.into_iter().next() {
+            Some(row) => self.run_record(&row?),
+            None => Err(self.unknown_run(asked)?),
+        }
     }
 
     fn resolve_run(&self, asked: &str) -> Result<String, StoreError> {
@@ -220,19 +232,12 @@ impl Store {
         })
     }
 
-    fn run_record(
-        &self,
-        document: &str,
-        status: &str,
-        number: i64,
-        last_trial_unix_s: Option<f64>,
-    ) -> Result<RunRecord, StoreError> {
-        let mut record: RunRecord =
-            serde_json::from_str(document).map_err(self.document_failed("a run"))?;
-        let recorded =
-            serde_json::from_str(status).map_err(self.document_failed("a run's status"))?;
-        let last_unix_s = last_trial_unix_s.unwrap_or(record.started_unix_s);
-        record.status = self.status_now(number, recorded, last_unix_s)?;
+    fn run_record(&self, row: &RunRow) -> Result<RunRecord, StoreError> {
+        let what = || format!("run `{}`", row.name);
+        let mut record: RunRecord = self.parse(&row.document, what)?;
+        let recorded = self.parse(&row.status, || format!("the status of {}", what()))?;
+        let last_unix_s = row.last_trial_unix_s.unwrap_or(record.started_unix_s);
+        record.status = self.status_now(row.number, &row.name, recorded, last_unix_s)?;
         Ok(record)
     }
 
@@ -245,4 +250,29 @@ impl Store {
             None => Err(self.unknown_run(&run.0)?),
         }
     }
+}
+
+/// What is read of a run's row.
+struct RunRow {
+    number: i64,
+    name: String,
+    status: String,
+    document: String,
+    last_trial_unix_s: Option<f64>,
+}
+
+impl RunRow {
+    fn read(row: &Row<'_>, last_trial_unix_s: Option<f64>) -> rusqlite::Result<Self> {
+        Ok(Self {
+            number: row.get(0)?,
+            name: row.get(1)?,
+            status: row.get(6)?,
+            document: row.get(7)?,
+            last_trial_unix_s,
+        })
+    }
+}
+
+fn run_words(row: &Row<'_>) -> String {
+    format!("run `{}`", shown(row, 1))
 }

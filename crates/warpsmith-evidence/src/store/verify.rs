@@ -9,12 +9,11 @@ use std::collections::BTreeSet;
 use rusqlite::{Row, params};
 use warpsmith_model::{BlobId, CallRecord, ProfileRecord, RunRecord, Trial};
 
-use super::Store;
 use super::profiles::named_files;
-use super::read::read_time;
-use super::seal::{Look, MEASUREMENT, Seal, Table};
+use super::seal::{Look, Table};
 use super::write::{TrialRow, named_blobs, question};
 use super::writers::WRITER;
+use super::{Store, shown};
 use crate::error::StoreError;
 use crate::summary::workload_times;
 
@@ -88,6 +87,20 @@ impl Store {
         Ok(found)
     }
 
+    /// Makes sure that rows which no trial's place answers for can be found: of a damaged page they vanish
+    /// without a trace, and a run without ceilings or comparisons is a run as well. There are few of them.
+    pub fn refuse_lost_rows(&self) -> Result<(), StoreError> {
+        for table in [Table::Ceilings, Table::Documents] {
+            let sql = format!("PRAGMA main.integrity_check({})", table.name());
+            let lines = self.rows(&sql, [], |row| row.get::<_, String>(0))?;
+            if let Some(line) = lines.into_iter().find(|line| line != "ok") {
+                let detail = format!("table `{}`: {line}", table.name());
+                return Err(StoreError::Corrupt { path: self.path.clone(), detail });
+            }
+        }
+        Ok(())
+    }
+
     fn structure(&self, faults: &mut Vec<String>) -> Result<(), StoreError> {
         let lines = self.rows("PRAGMA main.integrity_check", [], |row| row.get::<_, String>(0))?;
         faults.extend(lines.into_iter().filter(|line| line != "ok"));
@@ -118,8 +131,7 @@ impl Store {
         let outcome = self.each_row(&sql, [], |row| {
             rows += 1;
             let look = table.look(row, 0).map_err(|error| self.failed(error))?;
-            let name = row.get_ref(table.next()).map_err(|error| self.failed(error))?;
-            let name = String::from_utf8_lossy(name.as_bytes().unwrap_or(b"?")).into_owned();
+            let name = shown(row, table.next());
             unsigned += u64::from(look == Look::Unsigned);
             if look == Look::Altered {
                 faults.push(format!("{} {name} is not what was recorded", singular(table)));
@@ -179,30 +191,11 @@ impl Store {
     fn examine_trial(&self, number: i64) -> Result<([Option<Look>; 2], Vec<String>), StoreError> {
         let failed = |error| self.failed(error);
         let mut faults = Vec::new();
-        let mut times = Vec::new();
-        let mut measured = Vec::new();
-        let sql = format!(
-            "SELECT {} FROM measurements WHERE trial = ?1 ORDER BY idx",
-            MEASUREMENT.join(", ")
-        );
-        self.each_row(&sql, [number], |row| {
-            for column in 0..MEASUREMENT.len() {
-                measured.push(row.get(column).map_err(failed)?);
-            }
-            times.push(read_time(row));
-            Ok::<(), StoreError>(())
-        })?;
+        let (entry_look, times) = self.look_at_entry(number)?;
         let mut entry = None;
         let sql = format!("SELECT {} FROM trials WHERE number = ?1", Table::Trials.selected());
         self.each_row(&sql, [number], |row| {
-            let hash = Table::Trials.columns().len();
-            let mut seal = Seal::new(Table::Trials);
-            seal.add_columns(row, 0..hash).map_err(failed)?;
-            seal.add_values(&measured);
-            let look = seal.look(row.get_ref(hash).map_err(failed)?).map_err(failed)?;
-            let name = row.get_ref(1).map_err(failed)?;
-            let name = String::from_utf8_lossy(name.as_bytes().unwrap_or(b"?")).into_owned();
-            entry = Some((look, name, read_row(row)));
+            entry = Some((shown(row, 1), read_row(row)));
             Ok::<(), StoreError>(())
         })?;
         let mut document = None;
@@ -213,7 +206,7 @@ impl Store {
             document = Some((look, row.get::<_, String>(1)));
             Ok::<(), StoreError>(())
         })?;
-        let Some((entry_look, name, row)) = entry else {
+        let (Some(entry_look), Some((name, row))) = (entry_look, entry) else {
             return Ok(([None, None], vec![format!("the entry of trial number {number} is gone")]));
         };
         if entry_look == Look::Altered {

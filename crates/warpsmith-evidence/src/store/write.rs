@@ -147,11 +147,22 @@ impl Store {
             let why = format!("a text is not what its id {} says", blob.id.short());
             return Err(StoreError::Inconsistent { trial, why });
         }
+        self.put_text(transaction, blob.id, &blob.text)
+    }
+
+    /// Keeps a text once. One that was damaged since is what it was again: its id is the hash of it.
+    pub(super) fn put_text(
+        &self,
+        transaction: &Transaction<'_>,
+        id: BlobId,
+        content: &str,
+    ) -> Result<(), StoreError> {
         transaction
             .prepare_cached(
-                "INSERT INTO blobs (id, content) VALUES (?1, ?2) ON CONFLICT DO NOTHING",
+                "INSERT INTO blobs (id, content) VALUES (?1, ?2) ON CONFLICT (id) DO UPDATE
+                 SET content = excluded.content WHERE content <> excluded.content",
             )
-            .and_then(|mut insert| insert.execute(params![blob.id.to_string(), blob.text]))
+            .and_then(|mut insert| insert.execute(params![id.to_string(), content]))
             .map_err(|error| self.failed(error))?;
         Ok(())
     }

@@ -52,6 +52,7 @@ impl Store {
     pub(super) fn status_now(
         &self,
         run_number: i64,
+        run: &str,
         recorded: RunStatus,
         last_unix_s: f64,
     ) -> Result<RunStatus, StoreError> {
@@ -63,12 +64,12 @@ impl Store {
             "",
             "WHERE run = ?1 AND kind = ?2",
             params![run_number, WRITER],
-            || "a writer of a run".to_string(),
+            || format!("a writer of run `{run}`"),
             |row| row.get(2),
         )?;
         let writers: Vec<Writer> = documents
             .iter()
-            .map(|document| self.parse(document, || "a writer".to_string()))
+            .map(|document| self.parse(document, || format!("a writer of run `{run}`")))
             .collect::<Result<_, _>>()?;
         let fates: Vec<Fate> = writers.iter().map(fate).collect();
         Ok(if fates.contains(&Fate::Alive) {

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use rusqlite::Connection;
-use warpsmith_evidence::{Store, StoreError, TrialSummary};
+use warpsmith_evidence::{Question, Store, StoreError, TrialSummary, report};
 use warpsmith_model::rng::Rng;
 use warpsmith_model::{
     BlobId, ChainRecord, ComparisonRecord, Environment, RunId, RunRecord, RunStatus, RunTrial,
@@ -203,6 +203,119 @@ fn what_is_damaged_is_named_with_what_to_do() {
     let faults = store.verify().expect("checked");
     assert_eq!(faults.len(), 1, "{faults:#?}");
     assert!(faults[0].contains("is not what was recorded"), "{faults:#?}");
+}
+
+/// Changes some rows beside their hashes.
+fn damage(path: &Path, edit: &str) {
+    let connection = Connection::open(path).expect("the file");
+    let n_rows = connection.execute(edit, []).expect(edit);
+    assert!(n_rows > 0, "{edit}");
+}
+
+/// What a later run would take over is an answer as a whole, or none that names what is damaged; and what is
+/// recorded next mends what it has in its hands.
+#[test]
+fn a_damaged_answer_is_none_and_names_its_trial() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = closed_store(folder.path());
+    let trial = Sketch::tile(8, 1e-5, 1e-4).finding().trial;
+    let (job, workloads) = (&trial.job, trial.job.workloads.clone());
+    let question = Question {
+        candidate: job.candidate.id,
+        fidelity: job.fidelity,
+        workloads: &workloads,
+        environment: trial.environment,
+        lab: job.lab,
+    };
+    let copy = folder.path().join("copy.db");
+    let name = trial.id.short();
+    for (edit, named) in [
+        (
+            "UPDATE trial_documents SET document = replace(document, '\"wall_s\":1', '\"wall_s\":3')",
+            name.as_str(),
+        ),
+        ("UPDATE measurements SET median_s = median_s * 2", &name),
+        ("UPDATE trials SET verdict = 'crashed'", &name),
+        ("UPDATE blobs SET content = content || ' '", "the text"),
+    ] {
+        std::fs::copy(&path, &copy).expect("a copy");
+        let store = Store::open(&copy).expect("opens");
+        assert!(store.find_trial(&question).expect("sound").is_some());
+        drop(store);
+        damage(&copy, edit);
+        let store = Store::open(&copy).expect("opens");
+        let error = store.find_trial(&question).expect_err(edit);
+        assert!(error.is_damage(), "{edit}: {error}");
+        assert!(error.to_string().contains(named), "{edit}: no `{named}` in `{error}`");
+        // A later run measures it again, and its texts are what they were.
+        store.start_run(&crate::fixture::record("tiles-2", START + 99.0)).expect("a run");
+        let again = Sketch { salt: 77, ..Sketch::tile(8, 1e-5, 1e-4) }.finding();
+        let run = RunId("tiles-2".to_string());
+        store.append(&run, &again, START + 99.0).expect("recorded");
+        let trials = store.trials(&run).expect("sound");
+        store.texts(&trials).expect("what they were");
+    }
+}
+
+/// The row of another run is that run's loss.
+#[test]
+fn a_damaged_run_and_its_ceilings_leave_the_others() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = closed_store(folder.path());
+    let store = Store::open(&path).expect("opens");
+    store.start_run(&crate::fixture::record("tiles-2", START + 99.0)).expect("a run");
+    let second = RunId("tiles-2".to_string());
+    store.put_ceilings(&second, &ceilings(), START + 99.0).expect("ceilings");
+    drop(store);
+    damage(&path, "UPDATE runs SET document = replace(document, '7', '5') WHERE id = 'tiles-1'");
+    damage(&path, "UPDATE ceilings SET document = replace(document, '1', '3') WHERE run = 1");
+    damage(&path, "UPDATE environments SET document = replace(document, '3 GHz', '7 GHz')");
+
+    let store = Store::open(&path).expect("opens");
+    let runs = store.runs_or_damage().expect("listed");
+    assert_eq!(runs[0].as_ref().expect("sound").record.id, second);
+    let error = runs[1].as_ref().expect_err("damaged");
+    assert!(error.is_damage() && error.to_string().starts_with("run `tiles-1` in"), "{error}");
+    assert_eq!(store.run("latest").expect("sound").id, second);
+    store.runs().expect_err("one is damaged");
+
+    let known = store.ceilings_of(&environment().id()).expect("read");
+    assert_eq!(known[1].as_ref().expect("sound"), &ceilings());
+    let error = known[0].as_ref().expect_err("damaged").to_string();
+    assert!(error.starts_with("the ceilings of run `tiles-1` in"), "{error}");
+
+    store.environment(&environment().id()).expect_err("damaged");
+    store.put_environment(&environment()).expect("kept");
+    assert_eq!(store.environment(&environment().id()).expect("as it was"), environment());
+}
+
+/// Rows that vanish are not taken for rows that never were.
+#[test]
+fn a_table_that_lost_its_rows_is_damage_and_not_an_empty_one() {
+    for table in ["ceilings", "documents"] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = closed_store(folder.path());
+        let run = RunId("tiles-1".to_string());
+        let connection = Connection::open(&path).expect("the file");
+        let page: usize = connection
+            .query_row("SELECT rootpage FROM sqlite_schema WHERE name = ?1", [table], |row| {
+                row.get(0)
+            })
+            .expect("its page");
+        let size: usize =
+            connection.query_row("PRAGMA page_size", [], |row| row.get(0)).expect("a size");
+        drop(connection);
+        report::gather(&Store::open_read_only(&path).expect("opens"), &run).expect("sound");
+        let mut bytes = std::fs::read(&path).expect("the file");
+        // An empty leaf: no cells, the content begins at the end.
+        let start = (page - 1) * size;
+        bytes[start] = 13;
+        bytes[start + 1..start + 8].copy_from_slice(&[0, 0, 0, 0, (size >> 8) as u8, 0, 0]);
+        std::fs::write(&path, bytes).expect("damaged");
+        let store = Store::open_read_only(&path).expect("opens");
+        let error = report::gather(&store, &run).expect_err("noticed");
+        assert!(error.is_damage() && error.to_string().contains(table), "{error}");
+    }
 }
 
 /// Evidence of the format before hashes is read as it is, counted, and stays unsigned when it is brought up

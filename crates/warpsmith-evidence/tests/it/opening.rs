@@ -63,6 +63,28 @@ fn a_newer_store_asks_for_an_upgrade() {
     check(&path, "has format 99, and this version of Warpsmith knows formats up to 3: upgrade");
 }
 
+/// The number is one byte of the file, and says which steps to take when the file is next written to.
+#[test]
+fn a_format_number_that_the_tables_contradict_is_damage() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = closed_store(folder.path());
+    const PLACE: usize = 63;
+    let sound = std::fs::read(&path).expect("the file");
+    assert_eq!(sound[PLACE], 3, "the format");
+    for format in 0..3 {
+        let mut damaged = sound.clone();
+        damaged[PLACE] = format;
+        std::fs::write(&path, damaged).expect("damaged");
+        check(&path, &format!("is damaged (it says that it has format {format}"));
+    }
+    std::fs::write(&path, sound).expect("as it was");
+    // What a person's own look leaves behind is no damage.
+    let connection = rusqlite::Connection::open(&path).expect("the file");
+    connection.execute_batch("ANALYZE; CREATE VIEW mine AS SELECT id FROM runs").expect("looked");
+    drop(connection);
+    Store::open(&path).expect("opens");
+}
+
 #[test]
 fn damage_is_reported_and_not_touched() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -117,7 +139,8 @@ fn a_missing_or_empty_file_is_made_for_campaigns_and_missed_by_queries() {
             std::fs::write(&path, "").expect("an empty file");
         }
         let error = Store::open_read_only(&path).expect_err("nothing there");
-        assert!(matches!(error, StoreError::Missing { .. }), "{error}");
+        assert_eq!(matches!(error, StoreError::Empty { .. }), exists, "{error}");
+        assert_eq!(matches!(error, StoreError::Missing { .. }), !exists, "{error}");
         let error = Store::open(&path).expect("made").run("latest").expect_err("no runs");
         assert!(matches!(error, StoreError::Missing { .. }), "{error}");
         Store::open_read_only(&path).expect("there now");
@@ -125,6 +148,21 @@ fn a_missing_or_empty_file_is_made_for_campaigns_and_missed_by_queries() {
     let blocked = folder.path().join("empty.db/evidence.db");
     let error = Store::open(&blocked).expect_err("a file in the way").to_string();
     assert!(error.contains("its folder cannot be made"), "{error}");
+}
+
+/// SQLite deletes the log of an empty file when it opens it.
+#[test]
+fn the_log_of_a_file_that_was_cut_off_is_kept() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (store, record) = store_with_run(folder.path(), "tiles-1");
+    let finding = Sketch::tile(8, 1e-5, 1e-4).finding();
+    store.append(&record.id, &finding, START).expect("recorded");
+    let cut_off = folder.path().join("cut.db");
+    let log = std::fs::read(beside(store.path(), "-wal")).expect("a log");
+    std::fs::write(&cut_off, "").expect("cut off");
+    std::fs::write(beside(&cut_off, "-wal"), &log).expect("its log");
+    check(&cut_off, "is damaged (it is empty");
+    assert!(std::fs::read(beside(&cut_off, "-wal")).expect("still there") == log);
 }
 
 const STORE: &str = "WARPSMITH_TEST_READ_ONLY_STORE";

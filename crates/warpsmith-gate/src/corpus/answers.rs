@@ -78,7 +78,9 @@ impl Authorities {
             };
             for (idx, stored) in missing.into_iter().zip(stored) {
                 if let Some(store) = &self.store {
-                    store.save(&names[idx], &stored)?;
+                    // The next run works it out again, which costs time and nothing else.
+                    let saved = store.save(&names[idx], &stored);
+                    self.store_trouble = self.store_trouble.take().or(saved.err());
                 }
                 found[idx] = Some(stored);
             }

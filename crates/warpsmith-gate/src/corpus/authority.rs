@@ -48,6 +48,8 @@ pub(super) struct Authorities {
     reference: ReferenceHost,
     oracle: Vec<(Unit, Artifact)>,
     pub(super) store: Option<Store>,
+    /// The first thing that went wrong with the store: it is a cache, and no answer depends on it.
+    pub(super) store_trouble: Option<GateError>,
     launch_deadline: Duration,
     compile_deadline: Duration,
     /// Work (see `work_units`) a second, the best seen on a proof.
@@ -96,10 +98,15 @@ impl Authorities {
                     ReferenceHost::Compiled(compiled)
                 }
             };
+        let (store, store_trouble) = match options.cache_dir.clone().map(Store::open).transpose() {
+            Ok(store) => (store, None),
+            Err(error) => (None, Some(error)),
+        };
         Ok(Self {
             reference,
             oracle: Vec::new(),
-            store: options.cache_dir.clone().map(Store::open).transpose()?,
+            store,
+            store_trouble,
             launch_deadline: options.launch_deadline,
             compile_deadline: options.compile_deadline,
             reference_rate: 0.0,

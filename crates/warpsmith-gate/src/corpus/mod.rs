@@ -234,6 +234,12 @@ impl Corpus {
         Self { options, proven: None, sets: BTreeMap::new(), uses: 0, launch_floor_s: None }
     }
 
+    /// Returns the first thing that went wrong with the cache of answers. Nothing depends on the cache, so it
+    /// is no error: the next run has to work answers out again.
+    pub fn cache_trouble(&self) -> Option<&GateError> {
+        self.proven.as_ref()?.authorities.store_trouble.as_ref()
+    }
+
     /// Proves the lab, and one content of every workload; returns what was done.
     pub fn check_chain(
         &mut self,

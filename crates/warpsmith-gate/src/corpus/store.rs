@@ -56,9 +56,13 @@ impl Store {
         let _step = trace::step("saving an answer");
         let path = self.path(name);
         let temporary = self.dir.join(format!("{name}.{}.tmp", std::process::id()));
-        fs::write(&temporary, encode(stored))
-            .and_then(|()| fs::rename(&temporary, &path))
-            .map_err(|source| GateError::Cache { path, source })
+        let written =
+            fs::write(&temporary, encode(stored)).and_then(|()| fs::rename(&temporary, &path));
+        written.map_err(|source| {
+            // What was written of it takes the room that there is too little of.
+            let _gone = fs::remove_file(&temporary);
+            GateError::Cache { path, source }
+        })
     }
 
     fn path(&self, name: &str) -> PathBuf {

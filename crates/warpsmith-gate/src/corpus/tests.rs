@@ -178,6 +178,30 @@ fn answers_are_taken_from_disk_and_not_computed_again() {
     assert_eq!(expected[0], expected[1]);
 }
 
+/// A cache saves time; a full disk must not cost the run that it would have made longer.
+#[test]
+fn answers_that_cannot_be_kept_are_used_all_the_same() {
+    let (lab, mut fake) = (lab(), machine());
+    let folder = tempfile::tempdir().expect("a folder");
+    let in_the_way = folder.path().join("file");
+    std::fs::write(&in_the_way, "").expect("written");
+    for (dir, is_lost_later) in
+        [(in_the_way.join("expected"), false), (folder.path().join("expected"), true)]
+    {
+        let mut corpus = Corpus::new(CorpusOptions::new(Some(dir.clone())));
+        corpus.proof_cases(&mut fake, &lab, &lab.proofs[1], 1).expect("cases");
+        if is_lost_later {
+            assert!(corpus.cache_trouble().is_none());
+            std::fs::remove_dir_all(&dir).expect("gone");
+        }
+        let want = Want::Exactly(3);
+        let cases = corpus.cases(&mut fake, &lab, &lab.workloads[0], 0, 1, want).expect("cases");
+        assert_eq!(cases.len(), 3);
+        let trouble = corpus.cache_trouble().expect("known").to_string();
+        assert!(trouble.contains(&dir.display().to_string()), "{trouble}");
+    }
+}
+
 #[test]
 fn small_shapes_get_many_contents_and_large_ones_few() {
     let check = |case_s: f64, megabytes: usize, expected: usize| {

@@ -17,6 +17,7 @@ use warpsmith_search::score;
 use super::objective::Aim;
 use super::{Campaign, kernel_text, passed, restore, system_seed};
 use crate::commands::winner::WinnerTable;
+use crate::damage::{all_intact, intact};
 use crate::output::{Progress, say};
 
 /// A kernel with parameters.
@@ -323,7 +324,7 @@ impl Campaign {
     /// winners of their finals, one for each workload where they say so. The newest first.
     pub fn chosen_before(&self) -> Result<Vec<Winner>> {
         let mut found = Vec::new();
-        for run in self.store.runs()? {
+        for run in all_intact(self.store.runs_or_damage()?)? {
             let record = run.record;
             let is_same = record.lab.id == self.loaded.lab.id
                 && record.environment == self.environment_id
@@ -331,7 +332,8 @@ impl Campaign {
             if !is_same {
                 continue;
             }
-            for comparison in self.store.comparisons(&record.id)? {
+            let comparisons = intact(self.store.comparisons(&record.id))?;
+            for comparison in comparisons.into_iter().flatten() {
                 if comparison.purpose != ComparisonPurpose::Finalists {
                     continue;
                 }

@@ -30,6 +30,7 @@ use warpsmith_model::{
     Outcome, Params, Request, RequestLimits, RunId, RunRecord, RunSettings, RunStatus, Trial,
 };
 
+use crate::damage::{all_intact, intact};
 use crate::interrupt::Interrupt;
 use crate::labdir::LoadedLab;
 use crate::pool::{Pool, trial_id};
@@ -269,7 +270,8 @@ impl Campaign {
             environment: self.environment_id,
             lab: job.lab,
         };
-        let Some(trial) = self.store.find_trial(&question)? else {
+        // A damaged answer is none: it is measured again.
+        let Some(trial) = intact(self.store.find_trial(&question))?.flatten() else {
             return Ok(None);
         };
         // An abandoned trial depends on the incumbent of its time.
@@ -299,10 +301,9 @@ impl Campaign {
         let Answer::Ceilings(measured) = self.ask(&Ask::Ceilings)? else {
             bail!("the worker did not answer a question for ceilings");
         };
-        let best = match self.store.best_ceilings(&self.environment_id)? {
-            Some(known) => known.best_of(&measured),
-            None => measured,
-        };
+        let known = all_intact(self.store.ceilings_of(&self.environment_id)?)?;
+        let best = known.into_iter().reduce(|best, next| best.best_of(&next));
+        let best = best.map_or_else(|| measured.clone(), |best| best.best_of(&measured));
         self.store.put_ceilings(&self.run, &best, now_unix_s())?;
         Ok(best)
     }

@@ -6,13 +6,14 @@
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
-use warpsmith_evidence::export;
+use warpsmith_evidence::{StoreError, export};
 use warpsmith_model::lab::Kernel;
 use warpsmith_model::{Fidelity, Goal, Origin, Params, RunRecord, SeedFrom, Trial};
 use warpsmith_search::recorded::RecordedError;
 use warpsmith_search::{Proposal, Recorded, Space, score};
 
 use super::Campaign;
+use crate::damage::{all_intact, intact};
 use crate::output::say;
 use crate::recorded_file;
 
@@ -47,7 +48,7 @@ impl Campaign {
     /// Returns the best of one run.
     fn best_of_run(&self, kernel: &Kernel, run: &str) -> Result<Vec<Params>> {
         let record = self.store.run(run)?;
-        let found = self.best_params(&record, kernel)?;
+        let (found, _) = self.best_params(&record, kernel)?;
         if found.is_empty() {
             bail!("{run} holds no seeds for kernel `{}`", kernel.name);
         }
@@ -59,7 +60,7 @@ impl Campaign {
     fn winners_elsewhere(&self, kernel: &Kernel) -> Result<Vec<Params>> {
         let mut votes: Vec<(u32, Params)> = Vec::new();
         let mut n_runs = 0;
-        let runs = self.store.runs()?.into_iter().map(|run| run.record);
+        let runs = all_intact(self.store.runs_or_damage()?)?.into_iter().map(|run| run.record);
         let is_search = |record: &RunRecord| {
             let goal = record.settings.get("goal").and_then(|goal| goal.as_str());
             record.id != self.run
@@ -67,11 +68,13 @@ impl Campaign {
                 && [Goal::Run.name(), Goal::Tune.name()].map(Some).contains(&goal)
         };
         for record in runs.filter(is_search).take(MOST_RUNS) {
-            let Some(winner) = self.best_params(&record, kernel)?.into_iter().next() else {
+            let found = intact(self.best_params(&record, kernel))?;
+            let Some((winner, device)) =
+                found.and_then(|(best, device)| Some((best.into_iter().next()?, device)))
+            else {
                 continue;
             };
             n_runs += 1;
-            let device = self.store.environment(&record.environment)?.device.name;
             let weight = if device == self.environment.device.name { SAME_DEVICE } else { 1 };
             match votes.iter_mut().find(|(_, params)| *params == winner) {
                 Some((sum, _)) => *sum += weight,
@@ -89,15 +92,19 @@ impl Campaign {
         Ok(votes.into_iter().map(|(_, params)| params).collect())
     }
 
-    /// Returns the best parameters of a kernel in a run, its winner first.
-    fn best_params(&self, record: &RunRecord, kernel: &Kernel) -> Result<Vec<Params>> {
+    /// Returns the best parameters of a kernel in a run, its winner first, and the device's name.
+    fn best_params(
+        &self,
+        record: &RunRecord,
+        kernel: &Kernel,
+    ) -> Result<(Vec<Params>, String), StoreError> {
         let store = &self.store;
         let environment = store.environment(&record.environment)?;
         let trials = store.summaries(&record.id)?;
         let comparisons = store.comparisons(&record.id)?;
         let fidelities = [Fidelity::Rank, Fidelity::Micro];
         let list = export::best_list(record, &environment, &trials, &comparisons, &fidelities);
-        Ok(of_kernel(list.entries, kernel))
+        Ok((of_kernel(list.entries, kernel), environment.device.name))
     }
 }
 

@@ -9,6 +9,7 @@ use warpsmith_model::{
 };
 
 use super::{Campaign, kernel_text};
+use crate::damage::intact;
 use crate::output::say;
 
 impl Campaign {
@@ -51,7 +52,8 @@ impl Campaign {
         let workloads = vec![self.largest_workload(kernel)?];
         let from = self.settings.evolve.as_ref().map(|it| it.insight_from);
         let counters = from == Some(InsightFrom::Counters);
-        let earlier = self.store.newest_profile(&candidate, &self.environment_id)?;
+        let earlier =
+            intact(self.store.newest_profile(&candidate, &self.environment_id))?.flatten();
         let is_same = |it: &ProfileRecord| {
             it.lab == self.loaded.lab.id
                 && it.workloads.iter().map(|it| &it.workload).eq(&workloads)

@@ -7,6 +7,7 @@ use warpsmith_evidence::Store;
 use warpsmith_model::{Goal, RunId, RunRecord, RunSettings, RunStatus};
 
 use super::{Campaign, ask_environment, open_store};
+use crate::damage::all_intact;
 use crate::interrupt::Interrupt;
 use crate::labdir;
 use crate::pool::{Pool, trial_id};
@@ -77,19 +78,20 @@ impl Campaign {
 
 /// Finds the run to take up: the one that was named, or the newest that can be resumed.
 fn choose(store: &Store, name: &str) -> Result<(RunRecord, RunSettings)> {
-    let record = store.run(name)?;
     if name != LATEST {
+        let record = store.run(name)?;
         return match resumable(&record)? {
             Ok(settings) => Ok((record, settings)),
             Err(refusal) => bail!("{refusal}"),
         };
     }
-    for run in store.runs()? {
+    for run in all_intact(store.runs_or_damage()?)? {
         // Settings that cannot be read are those of another version, which can resume its own runs.
         if let Ok(Ok(settings)) = resumable(&run.record) {
             return Ok((run.record, settings));
         }
     }
+    let record = store.run(name)?;
     match resumable(&record)? {
         Ok(settings) => Ok((record, settings)),
         Err(refusal) => bail!("there is no run to resume: {refusal}"),

@@ -8,6 +8,7 @@ use clap::{Args, ValueEnum};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use serde_json::Value as Json;
+use warpsmith_evidence::export::Part;
 use warpsmith_search::{Recorded, SpaceSpec};
 
 use super::Context;
@@ -25,9 +26,12 @@ pub struct ConvertArgs {
     /// File to read
     #[arg(value_name = "IN")]
     from: PathBuf,
-    /// File to write; one of that name is replaced
+    /// File to write
     #[arg(value_name = "OUT")]
     to: PathBuf,
+    /// Replace OUT where there is such a file
+    #[arg(long)]
+    force: bool,
     /// What to write
     #[arg(long, value_enum)]
     format: Format,
@@ -44,7 +48,7 @@ enum Format {
 }
 
 pub fn run(context: &Context, arguments: ConvertArgs) -> Result<()> {
-    let ConvertArgs { from, to, format } = arguments;
+    let ConvertArgs { from, to, format, force } = arguments;
     let bytes = recorded_file::read(&from)?;
     let unusable = || format!("cannot use {}", from.display());
     let (document, count) = match format {
@@ -64,6 +68,13 @@ pub fn run(context: &Context, arguments: ConvertArgs) -> Result<()> {
             (spec.to_json(), spec.tunables.len())
         }
     };
+    // Its own files look like those of the tuners, so it cannot tell which may be replaced.
+    if to.exists() && !force {
+        bail!(
+            "{} exists, so it was left as it is\nhint: name another file, or replace it with --force",
+            to.display()
+        );
+    }
     write(&to, &document)?;
     if context.json {
         return json(&serde_json::json!({ "written": to, "entries": count }));
@@ -73,32 +84,25 @@ pub fn run(context: &Context, arguments: ConvertArgs) -> Result<()> {
     Ok(())
 }
 
-/// Writes beside the file of that name and puts it in its place when it is complete.
 fn write(path: &Path, document: &Json) -> Result<()> {
     let context = || format!("cannot write {}", path.display());
-    let Some(name) = path.file_name() else {
-        bail!("cannot write {}: it names no file", path.display());
-    };
-    let mut part = name.to_os_string();
-    part.push(".part");
-    let part = path.with_file_name(part);
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    if folder.is_some_and(|folder| !folder.is_dir()) {
+        bail!("cannot write {}: its folder is not there", path.display());
+    }
+    let mut part = Part::begin(path).with_context(context)?;
     let is_compressed = path.extension().is_some_and(|extension| extension == "gz");
-    let write_part = || -> Result<()> {
-        let mut file = std::io::BufWriter::new(std::fs::File::create(&part)?);
+    let write_part = |part: &mut Part| -> Result<()> {
         if is_compressed {
-            let mut encoder = GzEncoder::new(&mut file, Compression::default());
+            let mut encoder = GzEncoder::new(part, Compression::default());
             serde_json::to_writer(&mut encoder, document)?;
             encoder.finish()?;
         } else {
-            serde_json::to_writer_pretty(&mut file, document)?;
-            file.write_all(b"\n")?;
+            serde_json::to_writer_pretty(&mut *part, document)?;
+            part.write_all(b"\n")?;
         }
-        file.flush()?;
-        std::fs::rename(&part, path)?;
         Ok(())
     };
-    write_part().with_context(context).inspect_err(|_| {
-        // The error at hand says more than one about removing what it left behind.
-        let _gone = std::fs::remove_file(&part);
-    })
+    write_part(&mut part).with_context(context)?;
+    part.finish().with_context(context)
 }

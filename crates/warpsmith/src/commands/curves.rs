@@ -38,6 +38,14 @@ const BOTTOM: f64 = 48.0;
 const COLOURS: [&str; 8] =
     ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f7f7f", "#000000"];
 
+/// Returns what every chart begins with, by which it is known again.
+pub fn beginning() -> String {
+    format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" \
+         font-family=\"sans-serif\" font-size=\"12\">"
+    )
+}
+
 /// Draws all curves over the number of evaluations, as a document of its own.
 pub fn svg(curves: &[Curve], title: &str) -> String {
     let evaluations = curves.iter().map(|curve| curve.quality.len()).max().unwrap_or(1).max(2);
@@ -48,9 +56,8 @@ pub fn svg(curves: &[Curve], title: &str) -> String {
     };
     let y = |quality: f64| bottom - (bottom - TOP) * (quality - low).max(0.0) / (1.0 - low);
     let mut text = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" \
-         font-family=\"sans-serif\" font-size=\"12\">\n<title>{}</title>\n\
-         <rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n",
+        "{}\n<title>{}</title>\n<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n",
+        beginning(),
         escaped(title)
     );
     for step in 0..=4 {

@@ -51,6 +51,7 @@ enum Format {
 
 pub fn run(context: &Context, arguments: ExportArgs) -> Result<()> {
     let store = Store::open_read_only(&context.project.database())?;
+    store.refuse_lost_rows()?;
     let record = store.run(&arguments.run)?;
     let run = &record.id;
     let out = arguments.out.unwrap_or_else(|| context.project.evidence_dir.join(&run.0));

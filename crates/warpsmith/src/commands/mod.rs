@@ -19,6 +19,7 @@ mod mcp;
 mod micro;
 mod new;
 pub(crate) mod profile;
+mod replace;
 mod replay;
 mod report;
 mod resume;
@@ -38,7 +39,8 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::{Args, Parser, Subcommand};
-use warpsmith_evidence::Access;
+use warpsmith_evidence::export::ExportError;
+use warpsmith_evidence::{Access, StoreError};
 use warpsmith_model::lab::TargetKind;
 use warpsmith_model::{Goal, Lab, Objective, RunSettings, RunStatus, SeedFrom, Until, suggest};
 
@@ -198,9 +200,25 @@ pub enum CliFailure {
     Stopped(String),
 }
 
+/// Returns the exit status of an error. Whichever command comes across damage, it is the evidence that failed.
+pub fn exit_code(error: &anyhow::Error) -> u8 {
+    let is_damage = error.chain().any(|cause| {
+        let direct = cause.downcast_ref::<StoreError>();
+        let exported = cause.downcast_ref().and_then(|export| match export {
+            ExportError::Store(error) => Some(error),
+            _ => None,
+        });
+        direct.or(exported).is_some_and(StoreError::is_damage)
+    });
+    match error.downcast_ref::<CliFailure>() {
+        Some(failed) => failed.exit_code(),
+        None if is_damage => 1,
+        None => 2,
+    }
+}
+
 impl CliFailure {
-    /// Returns the exit status.
-    pub fn exit_code(&self) -> u8 {
+    fn exit_code(&self) -> u8 {
         match self {
             Self::Candidate(_) | Self::Damaged(_) => 1,
             Self::Stopped(_) => interrupt::exit_status(),

@@ -10,6 +10,7 @@ use warpsmith_evidence::{Store, export};
 use warpsmith_model::{RunId, RunStatus};
 
 use super::Context;
+use super::replace::{Product, refuse_other};
 use crate::campaign::{Campaign, now_unix_s};
 use crate::output::{json, result};
 
@@ -19,7 +20,8 @@ pub struct ReportArgs {
     /// Run, by name or unique beginning; `latest` is the newest
     #[arg(default_value = "latest")]
     run: String,
-    /// File to write, `-` for standard output; by default beside the evidence
+    /// File to write, `-` for standard output; by default beside the evidence. An earlier report is
+    /// replaced, any other file is not
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
 }
@@ -70,6 +72,7 @@ fn write_page(data: &ReportData, path: &Path) -> Result<()> {
         result(page.trim_end());
         return Ok(());
     }
+    refuse_other(path, Product::Report)?;
     let cannot = || {
         let path = path.display();
         format!(

@@ -6,6 +6,7 @@ use anyhow::Result;
 use clap::Args;
 use warpsmith_model::{Goal, Objective, Params, RunSettings, Trial};
 
+use super::replace::{Product, refuse_other};
 use super::{Context, SearchArgs, summary, with_campaign};
 use crate::campaign::{Campaign, Winner};
 use crate::output::{json, result, say};
@@ -24,7 +25,8 @@ pub struct RunArgs {
     /// Seconds of comparing the winner with the baselines, on each workload
     #[arg(long, default_value_t = 1.0, value_name = "SECONDS")]
     compare_time: f64,
-    /// Where to write the report; by default beside the evidence
+    /// Where to write the report; by default beside the evidence. An earlier report is replaced, any
+    /// other file is not
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
 }
@@ -33,6 +35,9 @@ pub fn run(context: &Context, arguments: RunArgs) -> Result<()> {
     if !(arguments.compare_time.is_finite() && arguments.compare_time > 0.0) {
         let given = arguments.compare_time;
         anyhow::bail!("--compare-time is {given}, but must be a positive number of seconds");
+    }
+    if let Some(path) = &arguments.report {
+        refuse_other(path, Product::Report)?;
     }
     let settings = RunSettings {
         compare_s: arguments.compare_time,

@@ -4,7 +4,7 @@ use anyhow::Result;
 use clap::Args;
 use warpsmith_evidence::{RunSummary, Store};
 
-use super::Context;
+use super::{CliFailure, Context};
 use crate::date;
 use crate::output::{BAD, DIM, GOOD, Table, WARN, json, paint, result};
 
@@ -23,7 +23,14 @@ pub struct RunsArgs {
 
 pub fn run(context: &Context, arguments: RunsArgs) -> Result<()> {
     let store = Store::open_read_only(&context.project.database())?;
-    let mut runs = store.runs()?;
+    let (mut runs, mut damaged) = (Vec::new(), Vec::new());
+    for run in store.runs_or_damage()? {
+        match run {
+            Ok(run) => runs.push(run),
+            Err(error) if error.is_damage() => damaged.push(error.to_string()),
+            Err(error) => return Err(error.into()),
+        }
+    }
     runs.retain(|run| arguments.lab.as_ref().is_none_or(|lab| run.record.lab.name == *lab));
     if context.json {
         let rows: Vec<serde_json::Value> = runs
@@ -36,9 +43,10 @@ pub fn run(context: &Context, arguments: RunsArgs) -> Result<()> {
                 })
             })
             .collect();
-        return json(&serde_json::json!({ "runs": rows }));
+        json(&serde_json::json!({ "runs": rows, "damaged": damaged }))?;
+        return refuse_damage(&damaged);
     }
-    if runs.is_empty() {
+    if runs.is_empty() && damaged.is_empty() {
         result("there are no runs yet; start with `warpsmith run labs/attention`");
         return Ok(());
     }
@@ -61,7 +69,15 @@ pub fn run(context: &Context, arguments: RunsArgs) -> Result<()> {
         ]);
     }
     result(table.render());
-    Ok(())
+    refuse_damage(&damaged)
+}
+
+/// The list is there; what is missing from it is said, and by the exit status as well.
+fn refuse_damage(damaged: &[String]) -> Result<()> {
+    match damaged {
+        [] => Ok(()),
+        damaged => Err(CliFailure::Damaged(damaged.join("\n")).into()),
+    }
 }
 
 /// The command that started a run.

@@ -2,9 +2,12 @@
 
 use anyhow::Result;
 use clap::Args;
+use serde::Serialize;
 use warpsmith_evidence::{Store, StoreError, TrialSummary};
 use warpsmith_model::stats::{geomean, median_interval};
-use warpsmith_model::{ErrorSize, Fidelity, RunRecord, Trial, Verdict, notes, units};
+use warpsmith_model::{
+    ComparisonRecord, ErrorSize, Fidelity, Params, RunRecord, Trial, TrialId, Verdict, notes, units,
+};
 
 use super::winner::WinnerTable;
 use super::{Context, summary};
@@ -40,21 +43,12 @@ pub fn run(context: &Context, arguments: ShowArgs) -> Result<()> {
 }
 
 fn show_run(context: &Context, store: &Store, record: &RunRecord, top: usize) -> Result<()> {
+    store.refuse_lost_rows()?;
     let summaries = store.summaries(&record.id)?;
     let comparisons = store.comparisons(&record.id)?;
     let winner = WinnerTable::of(store, record, &summaries, &comparisons)?;
     if context.json {
-        let trials: Vec<serde_json::Value> = summaries
-            .iter()
-            .map(|trial| {
-                serde_json::json!({
-                    "trial": trial.id, "kernel": trial.kernel, "params": trial.params,
-                    "fidelity": trial.fidelity, "verdict": trial.verdict,
-                    "message": trial.message, "adopted": trial.adopted,
-                    "same_binary_as": trial.same_binary_as, "score_s": score_s(trial),
-                })
-            })
-            .collect();
+        let trials: Vec<TrialJson<'_>> = summaries.iter().map(TrialJson::of).collect();
         let winner = winner.map(|winner| {
             let candidate = &winner.trial.job.candidate;
             serde_json::json!({
@@ -64,9 +58,7 @@ fn show_run(context: &Context, store: &Store, record: &RunRecord, top: usize) ->
                 "workloads": winner.to_json(),
             })
         });
-        return json(&serde_json::json!({
-            "run": record, "winner": winner, "trials": trials, "comparisons": comparisons,
-        }));
+        return json(&RunJson { run: record, winner, trials, comparisons: &comparisons });
     }
     result(format!(
         "{} {}  {}  {}  {} trials",
@@ -113,6 +105,44 @@ fn show_run(context: &Context, store: &Store, record: &RunRecord, top: usize) ->
         summary::all_note_lines(&comparison).into_iter().for_each(result);
     }
     Ok(())
+}
+
+/// A run as a program wants it. Its trials are borrowed: there may be a hundred thousand.
+#[derive(Serialize)]
+struct RunJson<'a> {
+    run: &'a RunRecord,
+    winner: Option<serde_json::Value>,
+    trials: Vec<TrialJson<'a>>,
+    comparisons: &'a [ComparisonRecord],
+}
+
+#[derive(Serialize)]
+struct TrialJson<'a> {
+    trial: TrialId,
+    kernel: &'a str,
+    params: &'a Params,
+    fidelity: Fidelity,
+    verdict: Verdict,
+    message: &'a str,
+    adopted: bool,
+    same_binary_as: Option<TrialId>,
+    score_s: Option<f64>,
+}
+
+impl<'a> TrialJson<'a> {
+    fn of(trial: &'a TrialSummary) -> Self {
+        Self {
+            trial: trial.id,
+            kernel: &trial.kernel,
+            params: &trial.params,
+            fidelity: trial.fidelity,
+            verdict: trial.verdict,
+            message: &trial.message,
+            adopted: trial.adopted,
+            same_binary_as: trial.same_binary_as,
+            score_s: score_s(trial),
+        }
+    }
 }
 
 /// Says what the times of a fidelity are: they are different quantities.

@@ -14,6 +14,7 @@ use warpsmith_search::{Recorded, Strategy};
 
 use super::Context;
 use super::curves::{self, Curve};
+use super::replace::{Product, refuse_other};
 use crate::output::{BAD, DIM, GOOD, Table, json, paint, result, say};
 use crate::recorded_file;
 
@@ -48,7 +49,8 @@ pub struct SimulateArgs {
     /// Score the whole course of each search: 0 is random search, 1 the optimum at once
     #[arg(long)]
     score: bool,
-    /// Draw the mean quality over the evaluations into an SVG file
+    /// Draw the mean quality over the evaluations into an SVG file; an earlier chart is replaced, any
+    /// other file is not
     #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
 }
@@ -82,6 +84,9 @@ pub fn run(context: &Context, arguments: SimulateArgs) -> Result<()> {
         .map(|name| name.parse().map_err(anyhow::Error::msg))
         .collect::<Result<Vec<Strategy>>>()?;
     let conditions = conditions(&arguments.until)?;
+    if let Some(path) = &arguments.plot {
+        refuse_other(path, Product::Chart)?;
+    }
     let caches = arguments.cache.iter().map(|path| load(path)).collect::<Result<Vec<Cache>>>()?;
     let courses = replay_all(&caches, &strategies, &conditions, &arguments)?;
     let curves = mean_curves(&caches, &courses, &strategies, &arguments);

@@ -16,6 +16,7 @@ use warpsmith_evidence::{Store, report};
 use warpsmith_model::lab::TargetKind;
 
 use super::catalog::Catalog;
+use crate::damage::all_intact;
 use crate::project::Project;
 
 const SCHEME: &str = "warpsmith://";
@@ -39,7 +40,7 @@ pub fn list(project: &Project, catalog: &Catalog) -> Result<Vec<Resource>> {
     }
     if project.database().is_file() {
         let store = Store::open_read_only(&project.database())?;
-        for run in store.runs()?.into_iter().take(LISTED_RUNS) {
+        for run in all_intact(store.runs_or_damage()?)?.into_iter().take(LISTED_RUNS) {
             let id = run.record.id;
             let resource =
                 Resource::new(format!("{SCHEME}runs/{id}/report"), format!("report of {id}"))

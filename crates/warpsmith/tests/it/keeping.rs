@@ -140,13 +140,43 @@ fn what_was_changed_is_found_and_named() {
     std::fs::write(project.database(), bytes).expect("a damaged header");
     project.fails(1, &["verify"]);
     std::fs::write(project.database(), sound).expect("as before");
-    for arguments in [&["report"][..], &["export", "latest", "--format", "json"]] {
-        let said = project.fails(2, arguments);
+    for arguments in [&["report"][..], &["show"], &["export", "latest", "--format", "json"]] {
+        let said = project.fails(1, arguments);
         assert!(
             said.contains("not what was recorded") && said.contains("warpsmith verify"),
             "{said}"
         );
     }
+}
+
+/// What a disk did to an earlier run costs that run, and no later one.
+#[test]
+fn a_later_run_leaves_out_what_is_damaged() {
+    let project = Project::new();
+    let tune = ["tune", "labs/probe", "--budget", "2", "--micro-limit", "2", "--seed", "5"];
+    project.ok(&tune);
+    let mut bytes = std::fs::read(project.database()).expect("the file");
+    // One bit of one digit in each trial, and the same in what the run says of itself.
+    for needle in [&b"\"wall_s\":"[..], b"\"budget_trials\":"] {
+        let places: Vec<usize> =
+            (0..bytes.len()).filter(|at| bytes[*at..].starts_with(needle)).collect();
+        assert!(!places.is_empty());
+        places.into_iter().for_each(|at| bytes[at + needle.len()] ^= 1);
+    }
+    std::fs::write(project.database(), bytes).expect("damaged");
+    let output = project.run(&tune);
+    let said = text(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    assert!(said.contains("note: left out: trial "), "{said}");
+    let output = project.run(&["runs", "--json"]);
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
+    let listed: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(listed["runs"].as_array().map(Vec::len), Some(1), "{listed}");
+    assert!(
+        listed["damaged"][0].as_str().is_some_and(|it| it.starts_with("run `probe-")),
+        "{listed}"
+    );
+    project.ok(&["report"]);
 }
 
 #[test]
@@ -159,6 +189,46 @@ fn results_go_to_standard_output_where_nothing_can_be_written() {
     assert!(everything["trials"].as_array().is_some_and(|trials| !trials.is_empty()));
     let said = project.fails(2, &["export", "latest", "--out", "-"]);
     assert!(said.contains("--format json"), "{said}");
+}
+
+/// A slip of the hand costs no evidence and no source.
+#[test]
+fn only_what_a_command_wrote_itself_is_replaced() {
+    let project = checked(&[]);
+    let database = project.database();
+    let database = database.to_str().expect("text");
+    let source = std::fs::read_dir(project.lab().join("kernels"))
+        .expect("kernels")
+        .map(|entry| entry.expect("an entry").path())
+        .find(|path| path.extension().is_some_and(|extension| extension == "c"))
+        .expect("a source");
+    let text_before = std::fs::read_to_string(&source).expect("a source");
+    let source = source.to_str().expect("text");
+    for target in [database, source] {
+        let said = project.fails(2, &["report", "--out", target]);
+        assert!(
+            said.contains("left as it is") && said.contains("hint: name another file"),
+            "{said}"
+        );
+        let said = project.fails(2, &["run", "labs/probe", "--report", target]);
+        assert!(said.contains("left as it is"), "{said}");
+    }
+    assert_eq!(project.json(&["verify"])["sound"], true);
+    assert_eq!(project.statuses().len(), 1, "a run began, whose report could not be written");
+    assert_eq!(std::fs::read_to_string(source).expect("a source"), text_before);
+    project.ok(&["report", "--out", "page.html"]);
+    project.ok(&["report", "--out", "page.html"]);
+
+    let space = project.path().join("in.json");
+    std::fs::write(&space, r#"{"name": "s", "params": {"A": [1, 2]}}"#).expect("written");
+    let convert = ["convert", "in.json", "out.json", "--format", "space"];
+    project.ok(&convert);
+    let said = project.fails(2, &convert);
+    assert!(said.contains("--force"), "{said}");
+    project.ok(&[&convert[..], &["--force"]].concat());
+    let said = project.fails(2, &["convert", "in.json", database, "--format", "space", "--force"]);
+    assert!(said.contains("belongs to a database"), "{said}");
+    assert_eq!(project.json(&["verify"])["sound"], true);
 }
 
 /// Many exports of one run at the same time leave whole files, and nothing else.
