@@ -117,6 +117,7 @@ for it in $steps; do
     tricks)
         tricks tricks 510_no_trick 500_caches_by_pointer 501_caches_by_content 504_spins_on_the_clock \
             505_answers_behind_a_variable 506_answers_in_the_heap 507_answers_in_local_memory 509_works_ahead
+        tricks tricks-wide 512_no_trick_wide 511_puts_launches_off
         ;;
     honest)
         on=""
