@@ -218,7 +218,7 @@ impl Device {
             Ask::Watch { session, slot } => {
                 let floor = self.watched.unwrap_or(Floor::Guarded);
                 let session = self.sessions.get_mut(session).ok_or_else(no_session)?;
-                session.lay_watched(&self.context, &self.vault, *slot, floor)?;
+                session.lay_watched(&self.context, &self.vault, floor)?;
                 let mut arguments = [session.arguments(*slot)?];
                 self.has_run = true;
                 session.enqueue(self.context.stream, &mut arguments).map_err(failure)?;
