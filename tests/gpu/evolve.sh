@@ -34,7 +34,8 @@ fail() {
     echo "FAILED $1: $2"
 }
 
-# step NAME SECONDS STATUS COMMAND...: runs it with a limit, keeps its JSON, says how it went.
+# step NAME SECONDS STATUS COMMAND...: runs it with a limit, keeps its JSON, says how it went. The limits are for what
+# hangs: several times what a step takes, where every timed session starts a process.
 step() {
     name=$1 limit=$2 expected=$3
     shift 3
@@ -85,7 +86,7 @@ esac
 
 evolve() {
     # The winner's sanitizers are other tests' business, and take as long as all of the rest.
-    step evolve 110 0 evolve "$labs/saxpy" --kernel 05_strided --models "$given/models.toml" --mode full --trials 8 \
+    step evolve 300 0 evolve "$labs/saxpy" --kernel 05_strided --models "$given/models.toml" --mode full --trials 8 \
         --seed 1 --tune 2 --deadline 3 --workload "$workload" --no-sanitizer || return
     demand evolve "the winner is another" "d['winner']['kernel'] == 'e007_neighbours'"
     funnel="('calls', 8), ('unanswered', 0), ('parsed', 6), ('twins', 0), ('compiled', 5), ('correct', 2)"
@@ -102,10 +103,10 @@ evolve() {
         fail prompts "the prompts lack something"
     }
     run=$(python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))["run"])' "$results/evolve.json")
-    step replay-1 60 0 replay "$run" || return
+    step replay-1 120 0 replay "$run" || return
     verdicts="['compile_failed', 'passed', 'incorrect', 'crashed', 'timed_out', 'passed', 'passed']"
     demand replay-1 "the verdicts are others" "[it['verdict_now'] for it in d['again']] == $verdicts"
-    step replay-2 60 0 replay "$run" || return
+    step replay-2 120 0 replay "$run" || return
     step replay-fake 20 0 replay "$run" --fake-device || return
     for again in replay-2 replay-fake; do
         same "$again" replay-1 decisions
@@ -121,10 +122,10 @@ without_permission() {
     profiled='(d["evolution"]["tally"]["profiled"], d["evolution"]["tally"]["profiled_without_counters"])'
     set -- evolve "$labs/saxpy" --kernel 05_strided --models "$given/models.toml" --trials 1 --seed 2 \
         --workload "$workload" --no-sanitizer
-    step evolve-reused 40 0 "$@"
+    step evolve-reused 90 0 "$@"
     demand evolve-reused "the earlier run's counters were not taken over" "$profiled == (1, 0)"
     evidence=$results/evidence-forbidden
-    step evolve-forbidden 40 0 "$@"
+    step evolve-forbidden 90 0 "$@"
     demand evolve-forbidden "there are counters" "$profiled == (1, 1)"
     grep -q 'counters  none (this user may not read' "$results/evolve-forbidden.log" ||
         fail evolve-forbidden "nobody was told that there are no counters"
@@ -135,7 +136,7 @@ without_permission() {
 
 agent() {
     started=$(date +%s)
-    if PYTHONPATH=${WARPSMITH_MCP:-} timeout -k 5 110 python3 tests/gpu/evolve/agent.py "$warpsmith" "$target" \
+    if PYTHONPATH=${WARPSMITH_MCP:-} timeout -k 5 300 python3 tests/gpu/evolve/agent.py "$warpsmith" "$target" \
         "$results" >"$results/agent.txt" 2>&1; then
         echo "ok agent ($(($(date +%s) - started)) s)"
     else
@@ -148,9 +149,9 @@ agent() {
 solve() {
     cp "$given/$1.$ending" "$labs/$1/kernels/00_start.$ending"
     # shellcheck disable=SC2086 # flags are words
-    step "check-$1" 90 0 check "$labs/$1" --time 0.2 $2 || return
+    step "check-$1" 240 0 check "$labs/$1" --time 0.2 $2 || return
     demand "check-$1" "the kernel does not pass" "[it['verdict'] for it in d['checks']] == ['passed']"
-    step "compare-$1" 90 0 compare "$labs/$1" 00_start module --time 0.3 || return
+    step "compare-$1" 180 0 compare "$labs/$1" 00_start module --time 0.3 || return
     demand "compare-$1" "the problem itself was not compared" \
         "not d['missing_baselines'] and not any(on['absent'] for s in d['speedups'] for on in s['workloads'])"
 }

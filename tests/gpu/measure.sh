@@ -6,7 +6,8 @@
 #
 # Steps: saxpy, rmsnorm, gemm; attention and attention-large (the rungs), attention-small, attention-large-d64,
 # attention-large-d128 (the front beside its peers), attention-profile (counters of rungs before and after); campaign,
-# repeat; all when none is named. Run it from the project's root.
+# repeat; all when none is named. Run it from the project's root. LIMIT, in the environment, says how many seconds a
+# step may take at most.
 set -u
 warpsmith=$1
 results=$2
@@ -18,12 +19,17 @@ mkdir -p "$results"
 failed=""
 peers="sdpa_flash sdpa_cudnn sdpa_efficient fa3 triton_swept"
 
+# A step that hangs must not take along what others measured.
+limit=${LIMIT:-540}
+# What a search on a GPU must reach.
+least_trials_per_s=12
+
 # step NAME COMMAND...: runs it, keeps its JSON and the seconds that it took.
 step() {
     name=$1
     shift
     started=$(date +%s)
-    if ! "$warpsmith" "$@" --target cuda --evidence "$results/evidence" --json \
+    if ! timeout -k 5 "$limit" "$warpsmith" "$@" --target cuda --evidence "$results/evidence" --json \
         >"$results/$name.json" 2>"$results/$name.log"; then
         failed="$failed $name"
         tail -n 12 "$results/$name.log"
@@ -104,6 +110,15 @@ for it in $steps; do
         step campaign tune labs/attention --kernel 50_wgmma --workload b1h8s512d64_bf16 --strategy random \
             --seed-from none --budget 200 --time 300 --seed 7 --no-sanitizer
         grep 'trials, best' "$results/campaign.log"
+        # shellcheck disable=SC2016 # Python's
+        if ! python3 -c 'import json, sys
+pace = json.load(open(sys.argv[1]))["pace"]
+rate = pace["trials"] / pace["seconds"]
+print(f"{rate:.1f} trials a second")
+sys.exit(rate < float(sys.argv[2]))' "$results/campaign.json" "$least_trials_per_s"; then
+            failed="$failed campaign-rate"
+            echo "FAILED campaign-rate: fewer than $least_trials_per_s trials a second"
+        fi
         ;;
     repeat)
         for run in 1 2 3 4 5; do

@@ -3,7 +3,7 @@
 keep every processor and the memory busy. A gate that rejects everything catches every cheat, too; this shows that
 it does not. Fails where a rung is rejected, or was not judged.
 
-    tests/honest/run.py WARPSMITH RESULTS [--times N] [--labs LAB ...] [--target cpu|cuda]
+    tests/honest/run.py WARPSMITH RESULTS [--times N] [--labs LAB ...] [--workload NAME ...] [--target cpu|cuda]
 
 WARPSMITH is the program, RESULTS a folder for `honest-TARGET.json` and the evidence. Run it from the project's root;
 without a GPU the labs for one cannot be judged and the script fails. Needs nothing but Python 3.
@@ -35,11 +35,12 @@ def stream():
         source[0] = (source[0] + 1) % 256
 
 
-def check(program, lab, target, evidence):
+def check(program, lab, target, workloads, evidence):
     """Puts every rung of a lab through the full gate; returns what the gate said and how long it took."""
     began = time.monotonic()
     # Short timing: this is about verdicts, and every timed output is judged however many there are.
     command = [program, "check", f"labs/{lab}", "--target", target, "--time", "0.1", "--json", "--evidence", evidence]
+    command += [word for workload in workloads for word in ("--workload", workload)]
     ran = subprocess.run(command, capture_output=True, text=True)
     try:
         return json.loads(ran.stdout)["checks"], time.monotonic() - began
@@ -59,6 +60,7 @@ def main():
     parser.add_argument("results", type=pathlib.Path)
     parser.add_argument("--times", type=int, default=20)
     parser.add_argument("--labs", nargs="+", default=["saxpy", "rmsnorm", "gemm", "attention"])
+    parser.add_argument("--workload", action="append", default=[], help="of the lab; by default all (repeatable)")
     parser.add_argument("--target", choices=["cpu", "cuda"], default="cpu")
     arguments = parser.parse_args()
     arguments.results.mkdir(parents=True, exist_ok=True)
@@ -73,7 +75,7 @@ def main():
     for time_idx in range(arguments.times):
         for lab in arguments.labs:
             evidence = str(arguments.results / "evidence")
-            checks, seconds = check(arguments.warpsmith, lab, arguments.target, evidence)
+            checks, seconds = check(arguments.warpsmith, lab, arguments.target, arguments.workload, evidence)
             if len(checks) != rungs(lab, arguments.target):
                 sys.exit(f"{lab}: {len(checks)} of {rungs(lab, arguments.target)} kernels were judged")
             for one in checks:

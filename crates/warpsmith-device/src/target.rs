@@ -73,7 +73,8 @@ pub trait Target {
         Vec::new()
     }
 
-    /// Runs programs once each under a sanitizer.
+    /// Runs programs under a sanitizer, in this order. Neighbours that are the same program on the same case are
+    /// launches of one loaded program.
     fn sanitize(
         &mut self,
         tool: Sanitizer,

@@ -4,6 +4,7 @@
 //! The loop that uses them is in the evaluation; here is every number that it follows.
 
 use warpsmith_device::target::Clocked;
+use warpsmith_model::rng::Rng;
 use warpsmith_model::stats::{Interval, median_interval};
 use warpsmith_model::{RequestLimits, StopReason, notes};
 
@@ -168,6 +169,43 @@ pub fn batch_size(
     wanted.clamp(1, (cases / readings.max(1)).max(1))
 }
 
+/// One reading in this many is cut short, in the mean.
+const CUT_SHORT: usize = 4;
+
+/// Draws how many launches the next reading of the clock has, where `batch` are enough to fill it. A kernel that
+/// knew which launch is the last could leave the work of all to it, where a device has room for more than one
+/// launch's; so the number varies by a third, and some readings end anywhere before that. A session may be opened for
+/// `batch` launches together, and never has more of them.
+pub fn draw_launches(batch: usize, rng: &mut Rng) -> usize {
+    let least = least_launches(batch);
+    if least > 1 && rng.below(CUT_SHORT) == 0 {
+        return 1 + rng.below(least - 1);
+    }
+    least + rng.below(batch - least + 1)
+}
+
+/// Says whether a reading has enough launches to be a sample. What others left in the outputs is judged all the same;
+/// their time has too large a share of what a reading itself costs.
+pub fn is_sample(launches: usize, batch: usize) -> bool {
+    launches >= least_launches(batch)
+}
+
+fn least_launches(batch: usize) -> usize {
+    (2 * batch).div_ceil(3)
+}
+
+/// Takes the next reading's launches off what is left; none where nothing is.
+pub fn next_reading<'a>(
+    rest: &mut &'a [usize],
+    batch: usize,
+    rng: &mut Rng,
+) -> Option<&'a [usize]> {
+    let launches = draw_launches(batch, rng).min(rest.len());
+    let (reading, after) = rest.split_at(launches);
+    *rest = after;
+    (launches > 0).then_some(reading)
+}
+
 /// A median whose interval is wider than this deserves a word.
 const NOISY_WIDTH: f64 = 0.10;
 /// A mean this many times the median says that some readings did much more than others.
@@ -276,6 +314,35 @@ mod tests {
         check(Reading::LONG, 2e-5, 5e-6, 2, 1);
         check(Reading::LONG, 0.0, 0.0, 8, 2);
         check(Reading::SHORT, 2e-5, 5e-6, 200, 15);
+    }
+
+    #[test]
+    fn nobody_can_foresee_how_many_launches_a_reading_has() {
+        let mut rng = Rng::new(5);
+        for batch in 1..40 {
+            let mut seen = vec![0; batch + 1];
+            for _ in 0..200 * batch {
+                seen[draw_launches(batch, &mut rng)] += 1;
+            }
+            assert_eq!(seen[0], 0);
+            assert!(seen[1..].iter().all(|count| *count > 0), "of {batch}: {seen:?}");
+            let samples: usize =
+                (1..=batch).filter(|it| is_sample(*it, batch)).map(|it| seen[it]).sum();
+            assert!(samples >= 200 * batch * 7 / 10, "of {batch}: {seen:?}");
+            assert!(is_sample(batch, batch));
+        }
+    }
+
+    #[test]
+    fn readings_go_through_all_launches_and_no_launch_comes_twice() {
+        let mut rng = Rng::new(6);
+        let slots: Vec<usize> = (0..100).collect();
+        let (mut rest, mut read) = (slots.as_slice(), Vec::new());
+        while let Some(reading) = next_reading(&mut rest, 12, &mut rng) {
+            assert!((1..=12).contains(&reading.len()));
+            read.extend_from_slice(reading);
+        }
+        assert_eq!(read, slots);
     }
 
     #[test]

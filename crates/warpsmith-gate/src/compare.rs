@@ -366,6 +366,11 @@ impl Corner {
         self.session.as_ref().map_or(usize::MAX, |session| session.launches_together())
     }
 
+    /// Takes the last round for none.
+    fn forget_round(&mut self) {
+        self.samples_s.pop();
+    }
+
     /// Takes the last round for disturbed.
     fn set_round_aside(&mut self) {
         self.disturbed_s.extend(self.samples_s.pop());
@@ -550,7 +555,8 @@ impl Ring<'_> {
             }
             let mut launched = 0;
             let mut done = false;
-            for slots in timed.chunks_exact(batch) {
+            let mut rest = timed;
+            while let Some(slots) = clock::next_reading(&mut rest, batch, &mut rng) {
                 let mut order: Vec<usize> = (0..corners.len()).collect();
                 rng.shuffle(&mut order);
                 let mut quiet = is_quiet(target);
@@ -568,7 +574,9 @@ impl Ring<'_> {
                 }
                 // What something else slowed is run again, but not without end.
                 let patience_s = clock::PATIENCE * self.options.budget_s;
-                if !quiet && started.elapsed().as_secs_f64() < patience_s {
+                if !clock::is_sample(slots.len(), batch) {
+                    corners.iter_mut().for_each(Corner::forget_round);
+                } else if !quiet && started.elapsed().as_secs_f64() < patience_s {
                     corners.iter_mut().for_each(Corner::set_round_aside);
                 } else if !quiet {
                     let busy = notes::busy(&self.workload.name);

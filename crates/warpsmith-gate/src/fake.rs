@@ -65,6 +65,8 @@ pub struct FakeCall<'a> {
     pub case: CaseId,
     /// How many launches this session saw before this one.
     pub launch: usize,
+    /// How many readings of the clock this session saw before this one.
+    pub reading: usize,
     /// How many sessions were opened on the target before this one.
     pub session: usize,
     inputs: &'a mut Staged,
@@ -340,6 +342,7 @@ impl Target for Fake {
             program: program.clone(),
             cases,
             launches: 0,
+            readings: 0,
             session: self.sessions - 1,
             state: self.state.clone(),
             warm_share: self.warm_share,
@@ -360,6 +363,7 @@ struct FakeSession {
     program: Program,
     cases: Vec<FakeCase>,
     launches: usize,
+    readings: usize,
     session: usize,
     state: Option<State>,
     warm_share: Option<f64>,
@@ -375,6 +379,7 @@ impl Session for FakeSession {
                 extent,
                 case: case.id,
                 launch: self.launches,
+                reading: self.readings,
                 session: self.session,
                 inputs: &mut case.staged.borrow_mut(),
                 outputs: &mut case.outputs,
@@ -383,6 +388,7 @@ impl Session for FakeSession {
             elapsed_s += (self.kernel.borrow_mut())(&mut call)?;
             self.launches += 1;
         }
+        self.readings += 1;
         let state = self.state.as_ref().map(|state| (state.borrow_mut())());
         Ok(Clocked { elapsed_s, ticks: Some((elapsed_s * 1e9) as u64), waited_s: 0.0, state })
     }

@@ -452,7 +452,7 @@ pub struct Measurement {
     /// What the device said of itself over `samples_s`; none where it says nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device_state: Option<DeviceState>,
-    /// Launches in each batch.
+    /// Launches in each batch at most; a batch has two thirds of them at least.
     pub batch: u32,
     /// Ticks of the cycle counter per launch for the same batches; empty where there is none.
     pub ticks: Vec<u64>,

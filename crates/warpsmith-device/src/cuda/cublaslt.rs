@@ -175,7 +175,7 @@ impl Library {
         let code = match status {
             header::STATUS_ALLOC_FAILED => CUresult::CUDA_ERROR_OUT_OF_MEMORY,
             header::STATUS_EXECUTION_FAILED => CUresult::CUDA_ERROR_LAUNCH_FAILED,
-            _ => CUresult::CUDA_ERROR_INVALID_VALUE,
+            _ => CUresult::CUDA_ERROR_NOT_FOUND,
         };
         Err(DriverError { doing, name: format!("cuBLAS status {status}"), text, code })
     }

@@ -23,6 +23,9 @@ pub(super) struct DriverError {
 /// What is being done while a kernel runs.
 pub(super) const RUNNING: &str = "running the kernel";
 
+/// What is being done while a kernel of ours fills or checks memory.
+pub(super) const PREPARING: &str = "filling or checking memory";
+
 /// Says whether something was being done to a candidate's code, rather than to the harness's own memory.
 pub(super) fn is_about_a_kernel(doing: &str) -> bool {
     const STEPS: [&str; 9] = [
@@ -198,8 +201,13 @@ impl Context {
 
     /// Waits until everything is done.
     pub(super) fn synchronize(&self) -> Result<()> {
+        self.wait(RUNNING)
+    }
+
+    /// Waits until everything is done, which so far is what was being done.
+    pub(super) fn wait(&self, doing: &'static str) -> Result<()> {
         // SAFETY: the stream is ours.
-        check(RUNNING, unsafe { sys::cuStreamSynchronize(self.stream) })
+        check(doing, unsafe { sys::cuStreamSynchronize(self.stream) })
     }
 
     /// Records what `enqueue` puts into the stream, instead of running it.

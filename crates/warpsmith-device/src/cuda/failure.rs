@@ -26,9 +26,11 @@ pub(super) fn no_case() -> Failure {
 
 /// How much scratch memory a kernel wants is its own affair, unlike the inputs and outputs of a workload.
 pub(super) fn scratch_failure(error: DriverError, bytes: u64) -> Failure {
+    // More than addresses can name is no amount of memory at all.
+    let is_no_amount = error.code == CUresult::CUDA_ERROR_INVALID_VALUE;
     let Failure { kind, message } = failure(error);
     match kind {
-        FailureKind::OutOfMemory => {
+        kind if kind == FailureKind::OutOfMemory || is_no_amount => {
             let message = format!("{bytes} bytes of scratch memory are not to be had: {message}");
             Failure { kind: FailureKind::Refused, message }
         }
@@ -61,8 +63,11 @@ pub(super) fn failure(error: DriverError) -> Failure {
         code::CUDA_ERROR_OUT_OF_MEMORY if !driver::is_about_a_kernel(error.doing) => {
             FailureKind::OutOfMemory
         }
-        code::CUDA_ERROR_INVALID_VALUE
-        | code::CUDA_ERROR_INVALID_IMAGE
+        // What the harness does wrong with its own memory has the same name, and is no candidate's doing.
+        code::CUDA_ERROR_INVALID_VALUE if driver::is_about_a_kernel(error.doing) => {
+            FailureKind::Refused
+        }
+        code::CUDA_ERROR_INVALID_IMAGE
         | code::CUDA_ERROR_NOT_FOUND
         | code::CUDA_ERROR_NO_BINARY_FOR_GPU
         | code::CUDA_ERROR_INVALID_CLUSTER_SIZE
@@ -79,23 +84,62 @@ pub(super) fn failure(error: DriverError) -> Failure {
         | code::CUDA_ERROR_ASSERT
         | code::CUDA_ERROR_TENSOR_MEMORY_LEAK => FailureKind::Faulted,
         // Whatever it is called, a kernel was running.
-        _ if error.doing == driver::RUNNING => FailureKind::Faulted,
+        _ if [driver::RUNNING, driver::PREPARING].contains(&error.doing) => FailureKind::Faulted,
         _ if driver::is_about_a_kernel(error.doing) => FailureKind::Refused,
         _ => FailureKind::Broken,
     };
     Failure { kind, message: error.to_string() }
 }
 
+/// The same in a process in which no candidate has run: a fault there is ours.
+pub(super) fn before_any_launch(failure: Failure) -> Failure {
+    match failure.kind {
+        FailureKind::Faulted => Failure { kind: FailureKind::Broken, ..failure },
+        _ => failure,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn failed(doing: &'static str, code: CUresult) -> DriverError {
+        DriverError { doing, name: "NAME".to_string(), text: "words".to_string(), code }
+    }
+
+    #[test]
+    fn a_wrong_argument_is_a_candidates_fault_only_where_its_kernel_is_meant() {
+        let check = |doing, expected| {
+            let failure = failure(failed(doing, CUresult::CUDA_ERROR_INVALID_VALUE));
+            assert_eq!(failure.kind, expected, "{failure:?}");
+        };
+        check("launching", FailureKind::Refused);
+        check("encoding a tensor map", FailureKind::Refused);
+        check("allocating", FailureKind::Broken);
+        check("changing the access to memory", FailureKind::Broken);
+        check("copying to the device", FailureKind::Broken);
+        let scratch = failed("allocating", CUresult::CUDA_ERROR_INVALID_VALUE);
+        assert_eq!(scratch_failure(scratch, u64::MAX).kind, FailureKind::Refused);
+    }
+
+    #[test]
+    fn a_fault_before_any_launch_is_no_candidates() {
+        for code in [CUresult::CUDA_ERROR_ILLEGAL_ADDRESS, CUresult::CUDA_ERROR_UNKNOWN] {
+            let fault = failure(failed(driver::PREPARING, code));
+            assert!(fault.message.starts_with("filling or checking memory"), "{fault:?}");
+            // Once a candidate has run, nobody can say what it left behind.
+            assert_eq!(fault.kind, FailureKind::Faulted);
+            assert_eq!(before_any_launch(fault).kind, FailureKind::Broken);
+        }
+        let refused = failure(failed("launching", CUresult::CUDA_ERROR_INVALID_VALUE));
+        assert_eq!(before_any_launch(refused).kind, FailureKind::Refused);
+    }
+
     #[test]
     fn too_little_memory_is_a_kernels_fault_where_its_scratch_takes_it() {
         let check = |code: CUresult, scratch_bytes: u64, fits_without: bool, expected| {
-            let (name, text) = ("NAME".to_string(), "words".to_string());
-            let error = DriverError { doing: "allocating", name, text, code };
-            let failure = memory_failure(error, scratch_bytes, || fits_without);
+            let failure =
+                memory_failure(failed("allocating", code), scratch_bytes, || fits_without);
             assert_eq!(failure.kind, expected, "{failure:?}");
         };
         let full = CUresult::CUDA_ERROR_OUT_OF_MEMORY;

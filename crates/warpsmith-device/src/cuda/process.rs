@@ -242,20 +242,24 @@ impl DeviceProcess {
         Ok(())
     }
 
-    /// Runs a program once on a case, without a clock, and forgets both.
-    pub(super) fn run_once(
+    /// Runs a program on a case, without a clock, so often in one loaded module, and forgets both.
+    pub(super) fn run(
         &mut self,
         program: &Program,
         case: CaseId,
+        launches: usize,
         contents: &[Vec<u8>],
         deadline: Duration,
     ) -> Result<(), Fault> {
         let module = module_of(program)?;
         self.stage(case.0, contents)?;
         let session = 0;
-        let plan = Box::new(session_plan(program, &[case], module.len()));
+        // Each launch has inputs and outputs of its own, which nobody has touched.
+        let plan = Box::new(session_plan(program, &vec![case; launches], module.len()));
         self.ask(&Ask::Open { session, plan }, &[&module], PATIENCE.max(deadline))?;
-        self.ask(&Ask::Watch { session, slot: 0 }, &[], deadline)?;
+        for slot in 0..launches {
+            self.ask(&Ask::Watch { session, slot }, &[], deadline)?;
+        }
         self.ask(&Ask::Close { session }, &[], PATIENCE)?;
         self.ask(&Ask::Unstage { case: case.0 }, &[], PATIENCE)?;
         Ok(())

@@ -149,7 +149,7 @@ impl Ranges {
             Argument::Int(mode),
         ];
         driver::launch(context.stream, self.function, extents, &mut arguments)?;
-        context.synchronize()
+        context.wait(driver::PREPARING)
     }
 }
 

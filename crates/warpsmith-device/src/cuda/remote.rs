@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use warpsmith_model::CrashCause;
 use warpsmith_model::lab::Role;
+use warpsmith_model::rng::Rng;
 
 use super::process::{DeviceProcess, Window, Windows};
 use super::wire::{Ask, Clock, Reply, Spoilt};
@@ -85,6 +86,8 @@ pub(super) struct CudaSession {
     overwritten: Vec<Option<usize>>,
     /// By slot, what its outputs shall hold when it is launched next; none for whatever the process draws.
     poisons: Vec<Option<Poison>>,
+    /// Decides what outputs hold before timed launches.
+    rng: Rng,
     /// The output tensors and their sizes.
     outputs: Vec<(usize, usize)>,
     /// What a library chose.
@@ -136,6 +139,7 @@ impl CudaSession {
             fetched: vec![false; cases.len()],
             overwritten: vec![None; cases.len()],
             poisons: vec![None; cases.len()],
+            rng: Rng::new(crate::system_seed()),
             outputs,
             remark,
         })
@@ -247,6 +251,14 @@ impl Session for CudaSession {
         self.clocked(cases, Clock::Warm).map(Some)
     }
 
+    /// Every reading begins with cold caches as it is.
+    fn level(&mut self, cases: &[usize]) {
+        for case in cases {
+            let poison = Poison::any(&mut self.rng);
+            self.poison(*case, poison);
+        }
+    }
+
     fn remark(&self) -> Option<&str> {
         self.remark.as_deref()
     }
@@ -289,5 +301,56 @@ impl Drop for CudaSession {
             let mut windows = self.place.windows.lock().unwrap_or_else(PoisonError::into_inner);
             windows.give_back(window);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    /// A session whose process never was.
+    fn session(slots: usize) -> CudaSession {
+        let place = Place {
+            device: Arc::new(Mutex::new(DeviceProcess::new(None, &[]))),
+            session: 0,
+            deadline: PATIENCE,
+            ticks_per_s: 1e9,
+            windows: Arc::default(),
+            changed: Arc::default(),
+            to_stage: Vec::new(),
+        };
+        CudaSession {
+            place,
+            number: 0,
+            cases: (0..slots).collect(),
+            staged: Vec::new(),
+            window: None,
+            slot_bytes: 4,
+            fetched: vec![true; slots],
+            overwritten: vec![Some(0); slots],
+            poisons: vec![None; slots],
+            rng: Rng::new(7),
+            outputs: vec![(0, 4)],
+            remark: None,
+        }
+    }
+
+    #[test]
+    fn what_timed_launches_find_is_drawn() {
+        let mut session = session(65);
+        let timed: Vec<usize> = (1..65).collect();
+        session.level(&timed);
+        assert_eq!(session.poisons[0], None, "only of what is launched next");
+        let kinds: BTreeSet<Option<bool>> = session.poisons[1..]
+            .iter()
+            .map(|poison| match poison.expect("drawn") {
+                Poison::Nan => None,
+                Poison::Finite { is_negative, .. } => Some(is_negative),
+            })
+            .collect();
+        assert_eq!(kinds, BTreeSet::from([None, Some(false), Some(true)]));
+        assert!(!session.fetched[1] && session.fetched[0], "what was there is nothing any more");
     }
 }

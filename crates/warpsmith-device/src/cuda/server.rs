@@ -17,7 +17,7 @@ use warpsmith_model::{DeviceState, stats};
 
 use super::cublaslt::{Library, Product, Proposal};
 use super::driver::{self, Buffer, Context};
-use super::failure::{failure, no_session, no_window, scratch_failure};
+use super::failure::{before_any_launch, failure, no_session, no_window, scratch_failure};
 use super::mapped;
 use super::monitor::Monitor;
 use super::ranges::Ranges;
@@ -129,6 +129,8 @@ struct Device {
     /// Memory that is shared with the worker, for outputs.
     windows: HashMap<u64, Mapping>,
     sessions: HashMap<u64, Session>,
+    /// Whether anything that is not ours has run here.
+    has_run: bool,
     /// Loaded when the first session needs it.
     library: Option<Rc<Library>>,
     /// Algorithms that were chosen, with the words for them: every session of a product uses the same.
@@ -163,6 +165,7 @@ impl Device {
             copied: None,
             windows: HashMap::new(),
             sessions: HashMap::new(),
+            has_run: false,
             library: None,
             choices: Vec::new(),
         })
@@ -215,8 +218,9 @@ impl Device {
             Ask::Watch { session, slot } => {
                 let floor = self.watched.unwrap_or(Floor::Guarded);
                 let session = self.sessions.get_mut(session).ok_or_else(no_session)?;
-                session.lay_watched(&self.context, &self.vault, *slot, floor)?;
+                session.lay_watched(&self.context, &self.vault, floor)?;
                 let mut arguments = [session.arguments(*slot)?];
+                self.has_run = true;
                 session.enqueue(self.context.stream, &mut arguments).map_err(failure)?;
                 self.context.synchronize().map_err(failure)?;
                 Reply::Done
@@ -277,7 +281,12 @@ impl Device {
             Some(ranges) => ranges,
             none => none.insert(Ranges::new(self.sms, self.smem_per_block).map_err(failure)?),
         };
-        session.lay(&self.context, &self.vault, ranges, slots, poisons, self.seals_inputs)
+        let laid =
+            session.lay(&self.context, &self.vault, ranges, slots, poisons, self.seals_inputs);
+        match self.has_run {
+            true => laid,
+            false => laid.map_err(before_any_launch),
+        }
     }
 
     /// Describes a product to the library, which is loaded if it is not yet; returns what the library
@@ -324,6 +333,7 @@ impl Device {
         self.lay(session, &[0], &[None])?;
         let mut arguments = [session.arguments(0)?];
         let mut running = Vec::new();
+        self.has_run = true;
         for (place, proposal) in proposals.iter().enumerate() {
             session.take(*proposal);
             // The first call loads code, which has no place in a graph. What the library proposes and
@@ -390,6 +400,7 @@ impl Device {
             }
         });
         let graph = graph.map_err(failure)?;
+        self.has_run = true;
         if clock == Clock::Warm {
             // Several times, as the flush below: what is timed gets into the queue meanwhile.
             for _ in 0..WARM_UPS {

@@ -192,16 +192,20 @@ impl Session {
         Ok(spoilt)
     }
 
-    /// Puts everything where somebody watches a launch, without a kernel of ours, which would be watched too.
+    /// Puts everything of all slots, unless it is there, where somebody watches their launches; without a kernel of
+    /// ours, which would be watched too.
     pub(super) fn lay_watched(
         &mut self,
         context: &Context,
         vault: &Vault,
-        slot: usize,
         floor: Floor,
     ) -> Result<(), Failure> {
-        let items = self.items(vault, &[slot])?;
-        self.poisons = vec![Poison::Nan];
+        if !self.slots.is_empty() {
+            return Ok(());
+        }
+        let slots: Vec<usize> = (0..self.plan.cases.len()).collect();
+        let items = self.items(vault, &slots)?;
+        self.poisons = vec![Poison::Nan; slots.len()];
         match floor {
             Floor::Guarded | Floor::Untouched => {
                 self.arena(context, &items)?.fill_guards().map_err(failure)?;

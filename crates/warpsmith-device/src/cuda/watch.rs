@@ -20,14 +20,15 @@ impl Cuda {
         let mut process = DeviceProcess::new(self.config.device_exe.clone(), watcher);
         process.lay_floor(floor)?;
         let (mut n_run, mut fault) = (0, None);
-        for (program, case) in runs {
+        for same in runs.chunk_by(is_same) {
+            let (program, case) = &same[0];
             if program.grid.is_none() {
                 return Err(misuse("only kernels are watched"));
             }
             let staged = self.cases.get(&case.0).ok_or_else(not_staged)?;
-            let ran = process.run_once(program, *case, &staged.contents, deadline);
+            let ran = process.run(program, *case, same.len(), &staged.contents, deadline);
             match ran {
-                Ok(()) => n_run += 1,
+                Ok(()) => n_run += same.len(),
                 Err(crashed @ (Fault::Crashed(_) | Fault::TimedOut { .. })) => {
                     fault = Some(crashed);
                     break;
@@ -38,5 +39,34 @@ impl Cuda {
         // Whatever happened, the watcher has something to say about it.
         let status = process.finish(deadline)?;
         Ok(Watched { status, n_run, fault })
+    }
+}
+
+/// Says whether two runs are of the same program on the same inputs; neighbours that are share a loaded module.
+fn is_same(one: &(&Program, CaseId), other: &(&Program, CaseId)) -> bool {
+    std::ptr::eq(one.0, other.0) && one.1 == other.1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cuda::{library_artifact, own};
+
+    #[test]
+    fn neighbours_that_are_the_same_share_a_loaded_module() {
+        let artifact = library_artifact("kernel".into());
+        let plans = own::plans(8);
+        let [one, other] = ["one", "other"].map(|it| own::program(&artifact, &plans, it, 1, 32, 0));
+        let (here, there) = (CaseId(1), CaseId(2));
+        let runs = [
+            (&one, here),
+            (&other, here),
+            (&one, here),
+            (&one, here),
+            (&one, there),
+            (&other, there),
+        ];
+        let launches: Vec<usize> = runs.chunk_by(is_same).map(<[_]>::len).collect();
+        assert_eq!(launches, [1, 1, 2, 1, 1]);
     }
 }

@@ -28,7 +28,8 @@ pub(super) enum Ask {
     /// Run these slots, one after the other, under one reading of the clock, with caches as stated. Their outputs
     /// hold this poison before, where one is asked for.
     Launch { session: u64, slots: Vec<usize>, poisons: Vec<Option<Poison>>, clock: Clock },
-    /// Run a slot without a graph and a clock, for whoever watches: a profiler or a sanitizer.
+    /// Run a slot without a graph and a clock, for whoever watches: a profiler or a sanitizer. The first one is given
+    /// memory for all slots of the session, and the module stays loaded.
     Watch { session: u64, slot: usize },
     /// Time a copy of this many bytes within the device's memory.
     Copy { bytes: usize },

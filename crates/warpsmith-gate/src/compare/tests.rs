@@ -1,4 +1,5 @@
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use warpsmith_model::CrashCause;
@@ -64,6 +65,39 @@ fn rounds_stay_aligned_and_show_the_true_ratio_through_common_noise() {
         assert_eq!(judge(speedup), Comparison::Faster);
         assert!((speedup.mid - 2.0).abs() < 0.05, "{speedup:?}");
     }
+}
+
+#[test]
+fn contenders_share_readings_whose_ends_nobody_can_foresee() {
+    let lab = lab();
+    let mut fake = machine();
+    // By kernel and session, the launches of each reading.
+    type Launches = BTreeMap<usize, BTreeMap<usize, usize>>;
+    let seen: [Rc<RefCell<Launches>>; 2] = Default::default();
+    for (file, log) in ["10_fast.c", "00_naive.c"].into_iter().zip(&seen) {
+        let log = Rc::clone(log);
+        let mut rng = Rng::new(1);
+        fake.kernel(file, move |call| {
+            let values = crate::testing::blend(call);
+            call.set_output(2, &values);
+            let mut log = log.borrow_mut();
+            *log.entry(call.session).or_default().entry(call.reading).or_default() += 1;
+            Ok(1e-4 * (1.0 + rng.unit()))
+        });
+    }
+    record(&mut fake, &lab);
+    // The oracle has other sessions, too, which are the corpus's.
+    let timed = |log: &Rc<RefCell<Launches>>| -> Vec<Vec<usize>> {
+        let log = log.borrow();
+        let of_sessions = log.values().map(|readings| readings.values().copied().collect());
+        of_sessions.filter(|readings: &Vec<usize>| readings.iter().any(|it| *it > 1)).collect()
+    };
+    let [fast, naive] = seen.each_ref().map(timed);
+    assert_eq!(fast, naive, "all have the same in a round");
+    let counts: BTreeSet<usize> =
+        fast.iter().flat_map(|readings| &readings[1..]).copied().collect();
+    assert!(counts.len() > 3, "{counts:?}");
+    assert!(counts.iter().any(|it| it % 2 == 0) && counts.iter().any(|it| it % 2 == 1));
 }
 
 #[test]

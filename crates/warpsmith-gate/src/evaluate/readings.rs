@@ -111,6 +111,20 @@ impl Readings {
         Ok(clock::decide(&self.rule, &samples_s, spent_s))
     }
 
+    /// Launches these slots under the clock as [`Readings::take`] does, for what they leave behind alone.
+    pub(super) fn pass(
+        &mut self,
+        bench: &mut Bench<'_>,
+        session: &mut dyn Session,
+        slots: &[usize],
+        extent: &Extent,
+        workload: &str,
+    ) -> Result<(), Stop> {
+        self.launched_s += bench.launch(session, slots, extent, workload)?.elapsed_s;
+        self.was_quiet = bench.is_quiet();
+        Ok(())
+    }
+
     /// Returns the median of the readings that count.
     pub(super) fn median_s(&self) -> Option<f64> {
         let samples_s: Vec<f64> = self.counted.iter().map(|reading| reading.time_s).collect();

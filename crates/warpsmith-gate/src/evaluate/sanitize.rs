@@ -33,11 +33,12 @@ const REAL_DEADLINE: Duration = Duration::from_secs(60);
 /// naive kernels do some ten billion operations a second even so.
 const MOST_FLOPS: f64 = 2e9;
 
-/// More launches of every small shape under racecheck, which sees a race where one warp is ahead of another,
-/// and may not see it in the next launch. A launch costs little once the tool runs.
-const FURTHER_LAUNCHES: usize = 11;
+/// Further launches of every small shape, in one loaded module: a kernel can count them, and one that behaves in
+/// the first of a module alone would be clean. Racecheck sees a race where one warp is ahead of another, and may not
+/// see it in the next launch. A launch costs little once the tool runs.
+const FURTHER_LAUNCHES: usize = 17;
 
-/// Drawn shapes beside the lab's proofs. Each costs a launch under every tool, and a dozen under racecheck.
+/// Drawn shapes beside the lab's proofs. Each costs so many launches under every tool.
 const DRAWN_SHAPES: usize = 3;
 
 /// Runs the candidate under every sanitizer of its target.
@@ -112,6 +113,8 @@ struct Run<'a> {
     /// Which of a front's choices it is, where the front itself would choose another on this shape.
     choice: Option<String>,
     shape: Workload,
+    /// Whether it is quick enough to be launched again and again.
+    is_small: bool,
     program: Program,
     case: Arc<Case>,
 }
@@ -147,7 +150,7 @@ impl Gate<'_> {
         // A lab has a distribution of inputs.
         let case = Arc::clone(&cases[bench.rng.below(cases.len())]);
         let (choice, shape) = (choice.map(str::to_string), shape.clone());
-        Ok(Run { kernel, params, choice, shape, program, case })
+        Ok(Run { kernel, params, choice, shape, is_small: true, program, case })
     }
 
     /// Chooses the workload with the least work, where that is little enough.
@@ -180,7 +183,7 @@ impl Gate<'_> {
         let cases = bench.corpus.cases(bench.target, lab, workload, inputs, bench.seed, want)?;
         let case = Arc::clone(cases.first().expect("one was asked for"));
         let shape = workload.clone();
-        Ok(Some(Run { kernel, params, choice: None, shape, program, case }))
+        Ok(Some(Run { kernel, params, choice: None, shape, is_small: false, program, case }))
     }
 
     /// Runs every tool on everything at once, since a tool takes seconds to start; on the small shapes alone
@@ -202,7 +205,9 @@ impl Gate<'_> {
         let mut clean = Vec::new();
         let mut clean_on_small = Vec::new();
         for tool in self.sanitizers.tools.clone() {
-            match (self.judge(bench, tool, &all, 1, deadline)?, &real_name) {
+            // Racecheck is so slow that what is clean once is worth knowing.
+            let further = if tool == Sanitizer::Racecheck { 0 } else { FURTHER_LAUNCHES };
+            match (self.judge(bench, tool, &all, further, deadline)?, &real_name) {
                 (Bill::Clean, _) => clean.push(tool),
                 (Bill::Doubtful, _) => {}
                 (Bill::Unfinished { limit_s }, None) => {
@@ -216,7 +221,7 @@ impl Gate<'_> {
                     if small.is_empty() {
                         continue;
                     }
-                    match self.judge(bench, tool, small, 1, SMALL_DEADLINE)? {
+                    match self.judge(bench, tool, small, further, SMALL_DEADLINE)? {
                         Bill::Clean => clean_on_small.push(tool),
                         Bill::Doubtful => {}
                         Bill::Unfinished { limit_s } => {
@@ -246,11 +251,11 @@ impl Gate<'_> {
         small: &[Run<'_>],
         deadline: Duration,
     ) -> Result<bool, Stop> {
-        let launches = FURTHER_LAUNCHES;
-        let bill = self.judge(bench, tool, small, launches, deadline)?;
+        let further = FURTHER_LAUNCHES;
+        let bill = self.judge(bench, tool, small, further, deadline)?;
         if let Bill::Unfinished { limit_s } = bill {
             bench.notes.push(format!(
-                "{SANITIZER_NOTE}{} did not finish {launches} further launches of the small shapes \
+                "{SANITIZER_NOTE}{} did not finish {further} further launches of the small shapes \
                  within {limit_s} s",
                 tool.name()
             ));
@@ -276,12 +281,12 @@ impl Gate<'_> {
         bench: &mut Bench<'_>,
         tool: Sanitizer,
         runs: &[Run<'_>],
-        launches: usize,
+        further: usize,
         deadline: Duration,
     ) -> Result<Bill, Stop> {
-        Ok(match self.sanitize(bench, tool, runs, launches, deadline)? {
+        Ok(match self.sanitize(bench, tool, runs, further, deadline)? {
             Sanitized::Clean => Bill::Clean,
-            Sanitized::Flagged(flaw) => return Err(self.flagged(bench, tool, runs, launches, flaw)),
+            Sanitized::Flagged(flaw) => return Err(self.flagged(bench, tool, runs, further, flaw)),
             Sanitized::Unfinished { limit_s } => Bill::Unfinished { limit_s },
             Sanitized::Doubtful(words) => {
                 let (tool, place) = (tool.name(), names(runs));
@@ -292,18 +297,21 @@ impl Gate<'_> {
         })
     }
 
+    /// Runs every program once, and the small ones so often again, in one loaded module each.
     fn sanitize(
         &self,
         bench: &mut Bench<'_>,
         tool: Sanitizer,
         runs: &[Run<'_>],
-        launches: usize,
+        further: usize,
         deadline: Duration,
     ) -> Result<Sanitized, GateError> {
         let _step = trace::step(tool.name());
-        let watched: Vec<(&Program, CaseId)> = (0..launches)
-            .flat_map(|_| runs.iter().map(|run| (&run.program, run.case.id)))
-            .collect();
+        let mut watched: Vec<(&Program, CaseId)> = Vec::new();
+        watched.extend(runs.iter().map(|run| (&run.program, run.case.id)));
+        for run in runs.iter().filter(|run| run.is_small) {
+            watched.extend(std::iter::repeat_n((&run.program, run.case.id), further));
+        }
         bench.target.sanitize(tool, &watched, deadline).map_err(|source| {
             let doing = format!("running `{}` under {}", self.name, tool.name());
             GateError::Target { doing, source }
@@ -316,14 +324,14 @@ impl Gate<'_> {
         bench: &mut Bench<'_>,
         tool: Sanitizer,
         runs: &[Run<'_>],
-        launches: usize,
+        further: usize,
         flaw: Flaw,
     ) -> Stop {
-        let runs = self.narrowed(bench, tool, runs, launches);
+        let runs = self.narrowed(bench, tool, runs, further);
         // What was flagged is the very binary that the gate judged. One with line numbers is another
         // binary with the same instructions; where it cannot be had, the finding stands without them.
         let located = self.with_lines(bench, runs).ok().and_then(|runs| {
-            match self.sanitize(bench, tool, &runs, launches, SMALL_DEADLINE) {
+            match self.sanitize(bench, tool, &runs, further, SMALL_DEADLINE) {
                 Ok(Sanitized::Flagged(located)) => Some(located),
                 _ => None,
             }
@@ -339,13 +347,13 @@ impl Gate<'_> {
         bench: &mut Bench<'_>,
         tool: Sanitizer,
         runs: &'r [Run<'k>],
-        launches: usize,
+        further: usize,
     ) -> &'r [Run<'k>] {
         if by_choice(runs).nth(1).is_none() {
             return runs;
         }
         for of_one in by_choice(runs) {
-            let answer = self.sanitize(bench, tool, of_one, launches, SMALL_DEADLINE);
+            let answer = self.sanitize(bench, tool, of_one, further, SMALL_DEADLINE);
             if matches!(answer, Ok(Sanitized::Flagged(_))) {
                 return of_one;
             }
@@ -372,7 +380,8 @@ impl Gate<'_> {
             })?;
             let program = bind::kernel_program(lab, kernel, params, &shape, &device, artifact)?;
             let (choice, case) = (run.choice.clone(), Arc::clone(&run.case));
-            located.push(Run { kernel, params, choice, shape, program, case });
+            let is_small = run.is_small;
+            located.push(Run { kernel, params, choice, shape, is_small, program, case });
         }
         Ok(located)
     }

@@ -147,6 +147,31 @@ fn no_case_is_launched_twice_in_a_session_that_is_timed() {
     }
 }
 
+/// A kernel that knew how many launches a reading has could leave the work of all of them to the last one.
+#[test]
+fn readings_end_where_no_kernel_can_foresee_it() {
+    let seen: Rc<RefCell<BTreeMap<(usize, usize), usize>>> = Rc::default();
+    let log = Rc::clone(&seen);
+    let mut rng = Rng::new(2);
+    let mut fake = with_fast(machine(), move |call, _| {
+        *log.borrow_mut().entry((call.session, call.reading)).or_default() += 1;
+        // Noise asks for several sessions.
+        Ok(2e-5 * (1.0 + rng.unit()))
+    });
+    let trial = trial(&mut fake, Fidelity::Full);
+    let measured = trial.outcome.measurements();
+    let most = measured.iter().map(|it| it.batch as usize).max().expect("measured");
+    assert!(most > 4, "short launches share readings: {most}");
+    let counts: BTreeSet<usize> = seen.borrow().values().copied().collect();
+    assert!(counts.iter().any(|it| it % 2 == 0) && counts.iter().any(|it| it % 2 == 1));
+    assert!(counts.range(2..2 * most / 3).next().is_some(), "{counts:?}, of {most}");
+    assert!(counts.range(2 * most / 3..most).next().is_some(), "{counts:?}, of {most}");
+    assert_eq!(counts.last(), Some(&most), "never more than what a session may be opened for");
+    // Whatever their number, the time is that of a launch.
+    let times = measured.iter().flat_map(|it| &it.samples_s);
+    assert!(times.into_iter().all(|time_s| (2e-5..4e-5).contains(time_s)));
+}
+
 #[test]
 fn the_full_gate_finds_what_ranking_cannot() {
     let check = |name: &str,

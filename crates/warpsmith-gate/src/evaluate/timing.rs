@@ -154,11 +154,17 @@ fn measure(
         least_share = least_share.min(share);
         let look = if share < 1.0 { Look::Share(share) } else { Look::All };
         let mut stop = None;
-        for slots in slots.chunks_exact(launches_per_reading) {
-            let launches = launches_per_reading as f64;
-            let extent = &plan.extent;
+        let mut rest = slots.as_slice();
+        while let Some(slots) = clock::next_reading(&mut rest, launches_per_reading, &mut bench.rng)
+        {
+            let (extent, name) = (&plan.extent, workload.name.as_str());
             session.level(slots);
-            stop = readings.take(bench, &mut *session, slots, extent, launches, &workload.name)?;
+            if clock::is_sample(slots.len(), launches_per_reading) {
+                let launches = slots.len() as f64;
+                stop = readings.take(bench, &mut *session, slots, extent, launches, name)?;
+            } else {
+                readings.pass(bench, &mut *session, slots, extent, name)?;
+            }
             // Before the next reading, whose launches could mend what these left out.
             let judged = bench.judge_timed(&*session, &chosen, slots, program, look)?;
             error = error.worse(judged);

@@ -202,3 +202,30 @@ fn tolerances_that_are_wide_are_doubted() {
     let doubt = lab.tolerance_doubt().expect("wide");
     assert!(doubt.contains("wrong by 12 %"), "{doubt}");
 }
+
+/// A kernel that relies on the size of its inputs passed on the GPU alone: the labs for it lacked the distributions
+/// that were added for the CPU. Those of `gemm` differ, since half precision holds no mixed scales in both operands.
+#[test]
+fn labs_for_gpus_have_every_distribution_of_their_labs_for_processors() {
+    let inputs = |path: &str| -> Vec<(String, toml::Value)> {
+        let path = labs_folder().join(path);
+        let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path:?}: {error}"));
+        let manifest: toml::Table = text.parse().expect("TOML");
+        let inputs = manifest["inputs"].as_array().expect("distributions");
+        let mut named = Vec::new();
+        for one in inputs {
+            let mut one = one.as_table().expect("a table").clone();
+            // What is accurate enough depends on the types.
+            one.remove("tolerance_scale");
+            let name = one.remove("name").expect("a name").as_str().expect("text").to_string();
+            named.push((name, toml::Value::Table(one)));
+        }
+        named
+    };
+    for lab in ["saxpy", "rmsnorm", "attention"] {
+        let on_gpus = inputs(&format!("{lab}/cuda/lab.toml"));
+        for wanted in inputs(&format!("{lab}/lab.toml")) {
+            assert!(on_gpus.contains(&wanted), "{lab}: {wanted:?} is not among {on_gpus:?}");
+        }
+    }
+}
