@@ -137,7 +137,11 @@ fn line(group: &Group<'_>, n_workloads: usize) -> String {
     let Some((first, kind)) = remarks.first() else {
         return group.said.iter().map(|(note, _)| *note).collect();
     };
-    let on = match remarks.len() {
+    // Contenders of the same name say the same of one workload.
+    let mut named: Vec<&str> = remarks.iter().map(|(on, _)| *on).collect();
+    named.sort_unstable();
+    named.dedup();
+    let on = match named.len() {
         1 => format!("on {first}"),
         n => format!("on {n} of {n_workloads} workloads"),
     };
