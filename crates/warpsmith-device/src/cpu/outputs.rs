@@ -92,14 +92,15 @@ impl Outputs {
     }
 
     /// Makes the file this session's, before its runner is woken to launch these cases.
-    pub(crate) fn prepare(&mut self, cases: &[usize], rng: &mut Rng) {
+    pub(crate) fn prepare(&mut self, cases: &[usize], keeps_scratch: bool, rng: &mut Rng) {
         let is_prepared = |region: &&Region| match region.owner {
             Owner::Output(case, _) => cases.contains(&case),
             Owner::Scratch(_) => true,
             Owner::Input(..) | Owner::Stack(_) => false,
         };
         let mut written = self.file.written.borrow_mut();
-        if self.file.claimed_by.replace(self.session) != self.session {
+        let was_ours = self.file.claimed_by.replace(self.session) == self.session;
+        if !was_ours {
             let again: Vec<Range<usize>> =
                 self.arena.regions.iter().filter(is_prepared).map(file_range).collect();
             for range in written.drain(..).filter(|range| !again.contains(range)) {
@@ -116,6 +117,8 @@ impl Outputs {
                     Owner::Output(case, tensor) => {
                         self.poisons[case].fill(self.tensors[tensor].dtype, content);
                     }
+                    // What another session left there is nobody's to keep.
+                    _ if keeps_scratch && was_ours => {}
                     _ => fill_noise(content, rng),
                 }
                 fill_canary(&mut pages[block.tail()]);
