@@ -79,6 +79,20 @@ pub(crate) enum Subject<'a> {
     Baseline { baseline: &'a Baseline },
 }
 
+impl<'a> Subject<'a> {
+    /// Returns what is launched on a shape that it serves: of a front the kernel that it chooses, with
+    /// parameters; none where a library is.
+    pub(crate) fn launched_on(
+        self,
+        shape: &Workload,
+    ) -> Result<Option<(&'a Kernel, &'a Params)>, GateError> {
+        match self {
+            Self::Kernel { kernel, params } => bind::chosen(kernel, params, shape).map(Some),
+            Self::Baseline { .. } => Ok(None),
+        }
+    }
+}
+
 impl Subject<'_> {
     pub(crate) fn name(&self) -> &str {
         match self {
