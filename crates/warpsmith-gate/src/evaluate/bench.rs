@@ -460,8 +460,10 @@ impl<'a> Bench<'a> {
     ) -> Result<ErrorSize, Stop> {
         let _step = trace::step("judging");
         self.judge_inputs(case, program, stage)?;
-        judge_case(self.lab, session, slot, case, program, stage, look, &mut self.rng)
-            .map_err(|mismatch| Stop::incorrect(*mismatch))
+        let judged = judge_case(self.lab, session, slot, case, program, stage, look, &mut self.rng);
+        let Err(mismatch) = judged else { return judged.map_err(|it| Stop::incorrect(*it)) };
+        self.corpus.confirm(self.target, self.lab, case, &mismatch)?;
+        Err(Stop::incorrect(*mismatch))
     }
 
     /// Judges what a launch left of all but the outputs of a case: the guards and the inputs.
