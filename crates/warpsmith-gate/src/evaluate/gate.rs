@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use warpsmith_device::poison::Poison;
 use warpsmith_device::target::{Calls, Conditions, Extent, Program, Session};
-use warpsmith_model::lab::{Role, ScalarDraw, Workload};
+use warpsmith_model::lab::{Role, Scalar, ScalarDraw, Workload};
 use warpsmith_model::rng::Rng;
 use warpsmith_model::{ErrorSize, LEFT_OUT_NOTE, Stage};
 
@@ -48,6 +48,16 @@ pub(super) fn small_shapes(bench: &mut Bench<'_>) -> Result<(), Stop> {
              `draw = {{ values = [..] }}` to the scalar in lab.toml",
             scalar.name,
             scalar.value.text()
+        ));
+    }
+    let is_usual =
+        |scalar: &&Scalar| matches!(scalar.draw, ScalarDraw::Drawn { is_stated: false, .. });
+    for scalar in lab.scalars.iter().filter(is_usual) {
+        bench.notes.push(format!(
+            "{LEFT_OUT_NOTE}was given no `{}` but somewhat smaller ones than the lab's, none of another sign, larger or zero; \
+             say which it must be right for with `draw = {{ factors = [..], values = [..] }}` at the scalar in \
+             lab.toml",
+            scalar.name
         ));
     }
     for choice in choices(bench.subject, &shapes)? {
