@@ -166,6 +166,10 @@ pub trait Session {
         None
     }
 
+    /// Says what the next launch finds that a contract leaves open. A device whose launches have no chunks, and
+    /// that fills scratch as it likes, has nothing to do.
+    fn next_launch(&mut self, _conditions: Conditions) {}
+
     /// Returns the bytes of an output tensor (`tensor` indexes `Program::tensors`) as the last
     /// launch left them. Only until another session of the target launches: outputs may share memory.
     fn output(&self, case: usize, tensor: usize) -> &[u8];
@@ -176,6 +180,27 @@ pub trait Session {
 
     /// Sees to it that the outputs of a case hold this poison when it is launched next.
     fn poison(&mut self, case: usize, poison: Poison);
+}
+
+/// What a launch finds that no kernel may rely on. Not for launches that are timed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Conditions {
+    /// How its blocks are handed out.
+    pub calls: Calls,
+    /// Whether scratch holds what the launch before it left there, instead of noise.
+    pub keeps_scratch: bool,
+}
+
+/// How many blocks one call of a kernel's function gets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Calls {
+    /// As many as the contract says.
+    #[default]
+    Chunk,
+    /// A few times as many, now more, now fewer; the number decides.
+    Chunks(u16),
+    /// All of them.
+    Whole,
 }
 
 /// How a watched process ended.
@@ -414,7 +439,7 @@ pub struct LaunchPlan {
     pub entry: usize,
     /// How many blocks.
     pub blocks: i64,
-    /// How many blocks a thread takes at a time.
+    /// How many blocks a thread takes at a time, when it is timed.
     pub chunk: i64,
 }
 

@@ -483,11 +483,14 @@ pub fn with_drawn_scalars(lab: &Lab, shape: &Workload, seed: u64) -> Result<Work
     let draw = |(scalar, value): (&Scalar, f64)| {
         let drawn = match &scalar.draw {
             ScalarDraw::Fixed => return None,
-            ScalarDraw::Values(values) => values[rng.below(values.len())],
-            ScalarDraw::Factors { low, high } => {
-                let factor = low + rng.unit() * (high - low);
-                if value == 0.0 { factor } else { value * factor }
-            }
+            ScalarDraw::Drawn { factors, values, .. } => match factors {
+                // Either in turn, where there are both.
+                Some((low, high)) if values.is_empty() || rng.below(2) == 0 => {
+                    let factor = low + rng.unit() * (high - low);
+                    if value == 0.0 { factor } else { value * factor }
+                }
+                _ => values[rng.below(values.len())],
+            },
         };
         // What every callee sees alike.
         let drawn = match scalar.dtype {

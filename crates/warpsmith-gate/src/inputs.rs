@@ -69,14 +69,16 @@ fn draw_block(
             let affine = Affine { offset: *value, scale: 0.0 };
             encode(plan.dtype, &units[..count], affine, key, first, out);
         }
-        Distribution::Mixed {} => {
+        Distribution::Mixed { zero_rows } => {
             normals(key, block_idx, &mut units);
             let row = row_length(plan);
             let mut start = 0;
             while start < count {
                 let row_idx = (first + start) / row;
                 let end = count.min((row_idx + 1) * row - first);
-                let affine = Affine { offset: 0.0, scale: row_scale(key, row_idx) };
+                let is_zero = *zero_rows && mix(key ^ !(row_idx as u64)).is_multiple_of(4);
+                let scale = if is_zero { 0.0 } else { row_scale(key, row_idx) };
+                let affine = Affine { offset: 0.0, scale };
                 let size = plan.dtype.size();
                 let target = &mut out[start * size..end * size];
                 encode(plan.dtype, &units[start..end], affine, key, first + start, target);
@@ -334,13 +336,25 @@ mod tests {
     fn mixed_rows_have_scales_of_their_own_within_the_stated_range() {
         for shape in [vec![300, 64], vec![300 * 256]] {
             let row = if shape.len() == 1 { FLAT_ROW } else { 64 };
-            let values = draw_values(&shape, DType::F32, Distribution::Mixed {}, 3);
+            let values =
+                draw_values(&shape, DType::F32, Distribution::Mixed { zero_rows: false }, 3);
             let scales: Vec<f64> = values.chunks(row).map(|row| moment(row, 2).sqrt()).collect();
             let smallest = scales.iter().copied().fold(f64::INFINITY, f64::min);
             let largest = scales.iter().copied().fold(0.0, f64::max);
             assert!(smallest > 1e-3 && smallest < 1e-2, "{smallest}");
             assert!(largest < 1e3 && largest > 1e2, "{largest}");
         }
+    }
+
+    #[test]
+    fn about_every_fourth_of_mixed_rows_is_zero_where_that_is_stated() {
+        let (shape, mixed) = ([400, 64], Distribution::Mixed { zero_rows: true });
+        let values = draw_values(&shape, DType::F32, mixed, 3);
+        let is_zero = |row: &&[f64]| row.iter().all(|value| *value == 0.0);
+        let zeros = values.chunks(64).filter(is_zero).count();
+        assert!((70..130).contains(&zeros), "{zeros}");
+        let others = values.chunks(64).filter(|row| row.iter().all(|value| *value != 0.0)).count();
+        assert_eq!(zeros + others, 400);
     }
 
     #[test]

@@ -41,6 +41,7 @@ role  = "output"
 name  = "a"
 dtype = "f32"
 value = "1.5"
+draw  = { factors = [0.5, 0.95] }
 
 [reference]
 source = "reference.c"

@@ -319,7 +319,9 @@ impl fmt::Display for CrashCause {
             }
             Self::FloatingPoint => f.write_str(
                 "returned with another rounding mode or floating-point setting than it found; restore \
-                 what you change",
+                 what you change (with -ffast-math, -Ofast and -funsafe-math-optimizations some compilers \
+                 link a constructor that flushes small numbers to zero: name the single optimisations \
+                 instead, such as -fassociative-math -fno-signed-zeros -fno-trapping-math)",
             ),
             Self::NotLoadable { message } => write!(f, "could not be loaded: {message}"),
             Self::Device { message } => write!(f, "faulted on the device: {message}"),

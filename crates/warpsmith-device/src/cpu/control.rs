@@ -10,6 +10,7 @@ use std::{io, slice};
 
 use crate::sys::futex;
 use crate::sys::memory::{Mapping, MemoryFile, page_bytes};
+use crate::target::Calls;
 
 /// A value on a cache line of its own (two, because lines are fetched in pairs).
 #[repr(C, align(128))]
@@ -44,6 +45,24 @@ impl Part {
             2 => Self::Blocks,
             _ => Self::All,
         }
+    }
+}
+
+/// Returns the number that stands for how many blocks a call gets.
+pub(crate) fn calls_code(calls: Calls) -> u32 {
+    match calls {
+        Calls::Chunk => 0,
+        Calls::Whole => 1,
+        Calls::Chunks(noise) => 2 + u32::from(noise),
+    }
+}
+
+/// Returns how many blocks a call gets.
+pub(crate) fn calls_from_code(code: u32) -> Calls {
+    match code {
+        0 => Calls::Chunk,
+        1 => Calls::Whole,
+        code => Calls::Chunks((code - 2) as u16),
     }
 }
 
@@ -92,6 +111,8 @@ pub(crate) struct Control {
     pub(crate) n_cases: AtomicU32,
     /// How many words after them are blocks.
     pub(crate) n_blocks: AtomicU32,
+    /// How many blocks a call gets, as a code; see [`calls_code`].
+    pub(crate) calls: AtomicU32,
     /// See [`stage`].
     pub(crate) stage: AtomicU32,
     /// 1 once a call of the candidate returned with other floating-point settings than it found.

@@ -80,8 +80,9 @@ impl Inputs {
         self.file.file.as_fd()
     }
 
-    /// Puts the contents of these cases into the slots, in this order, and nothing else.
-    pub(crate) fn fill(&mut self, cases: &[usize]) {
+    /// Puts the contents of these cases into the slots, in this order, and nothing else; the bytes beside them
+    /// are all this one.
+    pub(crate) fn fill(&mut self, cases: &[usize], slack: u8) {
         let end = cases.len() * self.slot_bytes;
         let wiped_from = match *self.file.blocks.borrow() == self.blocks {
             true => end,
@@ -94,8 +95,12 @@ impl Inputs {
         self.file.blocks.replace(self.blocks.clone());
         for (slot, case) in cases.iter().enumerate() {
             for (placed, content) in self.blocks.iter().zip(self.cases[*case].iter()) {
-                let at = slot * self.slot_bytes + placed.offset + placed.block.lead_bytes;
-                self.file.overwrite(at, content.len(), |bytes| bytes.copy_from_slice(content));
+                let (at, block) = (slot * self.slot_bytes + placed.offset, placed.block);
+                self.file.overwrite(at, block.mapped_bytes, |pages| {
+                    pages[..block.lead_bytes].fill(slack);
+                    pages[block.content()].copy_from_slice(content);
+                    pages[block.tail()].fill(slack);
+                });
             }
         }
     }

@@ -107,14 +107,15 @@ impl Outputs {
     }
 
     /// Makes the file this session's, before its runner is woken to launch these cases, which have slots.
-    pub(crate) fn prepare(&mut self, cases: &[usize], rng: &mut Rng) {
+    pub(crate) fn prepare(&mut self, cases: &[usize], keeps_scratch: bool, rng: &mut Rng) {
         let launched = |slot: usize| self.placed.get(slot).filter(|case| cases.contains(case));
         let is_prepared = |region: &&Region| match region.owner {
             Owner::Output(slot, _) => launched(slot).is_some(),
             Owner::Scratch(_) => true,
             Owner::Input(..) | Owner::Stack(_) => false,
         };
-        if self.file.claimed_by.replace(self.session) != self.session {
+        let was_ours = self.file.claimed_by.replace(self.session) == self.session;
+        if !was_ours {
             let again: Vec<Range<usize>> =
                 self.arena.regions.iter().filter(is_prepared).map(file_range).collect();
             let is_output =
@@ -135,6 +136,8 @@ impl Outputs {
                         let poison = self.poisons[self.placed[slot]];
                         poison.fill(self.tensors[tensor].dtype, content);
                     }
+                    // What another session left there is nobody's to keep.
+                    _ if keeps_scratch && was_ours => {}
                     _ => fill_noise(content, rng),
                 }
                 fill_canary(&mut pages[block.tail()]);
@@ -271,17 +274,17 @@ mod tests {
         let (mut first, mut second) = (session(&mut shelf, 4), session(&mut shelf, 4));
         for cases in [vec![0], vec![1, 2], vec![3, 4, 5, 6]] {
             first.place(&cases);
-            first.prepare(&cases, &mut rng);
+            first.prepare(&cases, false, &mut rng);
             write_everywhere(&first);
             second.place(&[7]);
-            second.prepare(&[7], &mut rng);
+            second.prepare(&[7], false, &mut rng);
             assert!(!holds_answers(&second), "after {cases:?}");
         }
         write_everywhere(&second);
         drop((first, second));
         let mut third = session(&mut shelf, 2);
         third.place(&[0, 1]);
-        third.prepare(&[0, 1], &mut rng);
+        third.prepare(&[0, 1], false, &mut rng);
         assert!(!holds_answers(&third));
     }
 
@@ -290,8 +293,8 @@ mod tests {
         let (mut shelf, mut rng) = (Shelf::default(), Rng::new(1));
         let mut outputs = session(&mut shelf, 2);
         outputs.place(&[5, 3]);
-        outputs.prepare(&[5], &mut rng);
-        outputs.prepare(&[3], &mut rng);
+        outputs.prepare(&[5], false, &mut rng);
+        outputs.prepare(&[3], false, &mut rng);
         assert_eq!((outputs.slot(5), outputs.slot(3), outputs.slot(0)), (Some(0), Some(1), None));
         assert_eq!(outputs.tensor(3, 0).len(), 6000);
         assert_eq!(outputs.overwritten_guard(5), None);

@@ -22,20 +22,20 @@ use warpsmith_model::CrashCause;
 use warpsmith_model::lab::Role;
 use warpsmith_model::rng::Rng;
 
-use super::control::{ControlPage, Part, pack_slots, stage};
+use super::control::{ControlPage, Part, calls_code, pack_slots, stage};
 use super::crash::{self, Description, Memory};
 use super::idle::SharedIdle;
 use super::info;
 use super::inputs::Inputs;
 use super::outputs::Outputs;
 use super::plan::{Hello, Plan};
-use super::poison::Poison;
+use super::poison::{self, Poison};
 use super::runner::RUNNER_ARGUMENT;
 use super::waiting::Waiting;
 use crate::sys::process::{ChildState, OwnedChild, allow_cpu_time};
 use crate::sys::{futex, socket};
 use crate::system_seed;
-use crate::target::{Clocked, Extent, Fault, LaunchPlan, Session};
+use crate::target::{Clocked, Conditions, Extent, Fault, LaunchPlan, Session};
 
 /// How long the worker sleeps at most before it looks whether the runner still lives. A runner that
 /// crashes says so at once; this is for one that was killed.
@@ -159,6 +159,8 @@ pub(crate) struct CpuSession {
     is_frozen: bool,
     idle: Option<SharedIdle>,
     waiting: Waiting,
+    /// What the next launch finds.
+    conditions: Conditions,
 }
 
 /// From when a runner was woken to when it stood still again.
@@ -193,6 +195,7 @@ impl CpuSession {
             commands_allowed: 0,
             is_frozen: false,
             idle: parts.idle,
+            conditions: Conditions::default(),
         };
         session.allow_processor_time()?;
         session.wait(Instant::now(), |control| {
@@ -254,6 +257,7 @@ impl CpuSession {
         control.part.store(part.code(), Ordering::Relaxed);
         control.n_cases.store(cases.len() as u32, Ordering::Relaxed);
         control.n_blocks.store(blocks.len() as u32, Ordering::Relaxed);
+        control.calls.store(calls_code(self.conditions.calls), Ordering::Relaxed);
         control.ready.0.store(0, Ordering::Relaxed);
         self.number = self.number.wrapping_add(1).max(1);
         let number = self.number;
@@ -367,9 +371,9 @@ impl CpuSession {
     /// slots, can be launched; returns the slots of each one's inputs and outputs.
     fn prepare(&mut self, cases: &[usize]) -> Vec<(usize, usize)> {
         let distinct = distinct(cases);
-        self.outputs.prepare(&distinct, &mut self.rng);
+        self.outputs.prepare(&distinct, self.conditions.keeps_scratch, &mut self.rng);
         if let Some(inputs) = &mut self.inputs {
-            inputs.fill(&distinct);
+            inputs.fill(&distinct, poison::drawn_slack(&mut self.rng));
         }
         let input_slot = |case: &usize| distinct.iter().position(|known| known == case);
         let slots = |case: &usize| Some((input_slot(case)?, self.outputs.slot(*case)?));
@@ -489,6 +493,7 @@ impl Session for CpuSession {
             sum.ticks = sum.ticks.zip(span.ticks).map(|(sum, ticks)| sum + ticks);
             commands += 1;
         }
+        self.conditions = Conditions::default();
         Ok(self.charge(sum, commands))
     }
 
@@ -501,6 +506,10 @@ impl Session for CpuSession {
             let poison = Poison::any(&mut self.rng);
             self.outputs.poison(*case, poison);
         }
+    }
+
+    fn next_launch(&mut self, conditions: Conditions) {
+        self.conditions = conditions;
     }
 
     fn output(&self, case: usize, tensor: usize) -> &[u8] {

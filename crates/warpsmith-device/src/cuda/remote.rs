@@ -343,14 +343,17 @@ mod tests {
         let timed: Vec<usize> = (1..65).collect();
         session.level(&timed);
         assert_eq!(session.poisons[0], None, "only of what is launched next");
-        let kinds: BTreeSet<Option<bool>> = session.poisons[1..]
+        let kinds: BTreeSet<&str> = session.poisons[1..]
             .iter()
             .map(|poison| match poison.expect("drawn") {
-                Poison::Nan => None,
-                Poison::Finite { is_negative, .. } => Some(is_negative),
+                Poison::Nan => "nan",
+                Poison::Zero => "zero",
+                Poison::Ordinary { .. } => "ordinary",
+                Poison::Finite { is_negative: false, .. } => "large",
+                Poison::Finite { is_negative: true, .. } => "large and negative",
             })
             .collect();
-        assert_eq!(kinds, BTreeSet::from([None, Some(false), Some(true)]));
+        assert_eq!(kinds.len(), 5, "{kinds:?}");
         assert!(!session.fetched[1] && session.fetched[0], "what was there is nothing any more");
     }
 }

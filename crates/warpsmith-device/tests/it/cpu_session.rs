@@ -4,7 +4,9 @@ use crate::support::*;
 use std::sync::Arc;
 use warpsmith_device::cpu::{Cpu, CpuConfig};
 use warpsmith_device::poison::{Poison, is_poison};
-use warpsmith_device::target::{Argument, CaseId, Extent, Fault, LaunchPlan, Program, Target};
+use warpsmith_device::target::{
+    Argument, Calls, CaseId, Conditions, Extent, Fault, LaunchPlan, Program, Target,
+};
 use warpsmith_model::DType;
 
 #[test]
@@ -65,6 +67,54 @@ fn scratch_is_never_empty_and_never_what_an_earlier_launch_left() {
         assert!(usual < 100, "{found:?}");
         assert!(!seen.contains(&found));
         seen.push(found);
+    }
+}
+
+/// A kernel that computed the first block of every call was right as long as chunks were single blocks.
+#[test]
+fn a_call_gets_as_many_blocks_as_the_next_launch_says() {
+    let mut bench = Bench::with_threads(Some(1));
+    let artifact = bench.compile(&kernel("    z[begin] = (float)(end - begin);"));
+    let mut program = program(artifact, 1000);
+    program.launches[0].chunk = 4;
+    let case = bench.stage(1000);
+    let mut session = bench.cpu.open(&program, &[case], DEADLINE).expect("opens");
+    let mut calls = |calls: Calls| -> Vec<(usize, f32)> {
+        session.next_launch(Conditions { calls, keeps_scratch: false });
+        session.launch(&[0], &Extent::All).expect("runs");
+        let output = floats(session.output(0, 2)).into_iter().enumerate();
+        output.filter(|(_, blocks)| !blocks.is_nan()).collect()
+    };
+    assert_eq!(calls(Calls::Whole), [(0, 1000.0)]);
+    let several = calls(Calls::Chunks(7));
+    assert!(several.iter().any(|(_, blocks)| *blocks > 4.0), "{several:?}");
+    assert!(several.iter().all(|(begin, blocks)| begin % 4 == 0 && blocks % 4.0 == 0.0));
+    assert_eq!(several.iter().map(|(_, blocks)| blocks).sum::<f32>(), 1000.0);
+    assert_ne!(calls(Calls::Chunks(8)), several);
+    // For one launch; the next is as usual.
+    calls(Calls::Whole);
+    session.launch(&[0], &Extent::All).expect("runs");
+    let output = floats(session.output(0, 2));
+    assert!(output.iter().step_by(4).all(|blocks| *blocks == 4.0));
+}
+
+#[test]
+fn scratch_is_kept_for_the_launch_that_shall_find_it() {
+    let mut bench = Bench::new();
+    let source = "#include <stdint.h>\nvoid kernel(const float *x, const float *y, float *z, int64_t n, \
+                  float a, void *all, int64_t begin, int64_t end) {\n    float *scratch = all;\n    \
+                  for (int64_t i = begin; i < end; i++) { z[i] = scratch[i]; scratch[i] = 7; }\n}\n";
+    let mut unit = unit(source);
+    unit.signature.push(Argument::Scratch);
+    let artifact = bench.cpu.compile(&unit).expect("compiles");
+    let program = Program { scratch: vec![400], ..program(artifact, 100) };
+    let case = bench.stage(100);
+    let mut session = bench.cpu.open(&program, &[case], DEADLINE).expect("opens");
+    for (keeps_scratch, is_found) in [(true, false), (true, true), (false, false), (true, true)] {
+        session.next_launch(Conditions { calls: Calls::Chunk, keeps_scratch });
+        session.launch(&[0], &Extent::All).expect("runs");
+        let found = floats(session.output(0, 2)).iter().filter(|value| **value == 7.0).count();
+        assert_eq!(found == 100, is_found, "{found}");
     }
 }
 

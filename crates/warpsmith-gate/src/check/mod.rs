@@ -11,7 +11,8 @@
 //! by large ones far away; tensors with one axis in chunks of just so many, because that is where the
 //! scales of their inputs change; rows shorter than [`LEAST_ROW`]
 //! are joined along the axes before, because the root mean square of two or three elements says
-//! little about the sums that they came from.
+//! little about the sums that they came from. The positions on such a short axis may be different things (a
+//! sum, a least, a most), so each has a scale of its own, where there are rows enough.
 
 mod scan;
 
@@ -28,6 +29,10 @@ use crate::inputs::FLAT_ROW;
 /// Rows shorter than this are joined.
 pub const LEAST_ROW: usize = 8;
 
+/// The positions on a short axis have scales of their own where there are this many rows: of a few sums one may
+/// happen to be nearly zero, of four seldom all.
+const LEAST_ROWS: usize = 4;
+
 /// The largest `excess` that is reported; beyond it, how wrong a value is says nothing more, and
 /// infinity is not JSON.
 const MOST_EXCESS: f64 = 1e9;
@@ -38,7 +43,8 @@ pub struct Expected {
     plan: TensorPlan,
     values: Values,
     chunks: Chunks,
-    /// The root mean square of each chunk, never below the floor.
+    /// The root mean square of each chunk, or of each position on a short last axis in it, never below the
+    /// floor.
     scales: Vec<f64>,
 }
 
@@ -91,6 +97,18 @@ impl Values {
         };
         (squares / count).sqrt()
     }
+
+    /// Returns the root mean square of the elements of a range at one position of an axis that long.
+    fn rms_at(&self, range: std::ops::Range<usize>, width: usize, position: usize) -> f64 {
+        if width == 1 {
+            return self.rms(range);
+        }
+        let positions = range.filter(|idx| idx % width == position);
+        let (count, squares) = positions.fold((0usize, 0.0), |(count, squares), idx| {
+            (count + 1, squares + self.get(idx).powi(2))
+        });
+        (squares / count.max(1) as f64).sqrt()
+    }
 }
 
 /// Expected elements must be smaller than this: the squares of larger ones are not finite.
@@ -112,20 +130,22 @@ impl Expected {
         assert_eq!(values.len(), plan.elements(), "as many expected elements as the tensor has");
         let chunks = Chunks::of(&plan.shape);
         let floor = floor.max(least_normal(plan.dtype));
-        let mut scales = vec![0.0; chunks.count()];
+        let width = chunks.width;
+        let mut scales = vec![0.0; chunks.count() * width];
         parallel::fill_from(&mut scales, 1, values.len(), |start, piece| {
             for (idx, scale) in piece.iter_mut().enumerate() {
-                *scale = values.rms(chunks.range(start + idx));
+                let idx = start + idx;
+                *scale = values.rms_at(chunks.range(idx / width), width, idx % width);
             }
         });
         // The largest element of a chunk is at most its root mean square times the root of its length.
         let is_sound = |value: f64| value.abs() < LARGEST;
-        let unsound = (0..chunks.count())
+        let unsound = (0..scales.len())
             .filter(|idx| {
-                let bound = scales[*idx] * (chunks.range(*idx).len() as f64).sqrt();
+                let bound = scales[*idx] * (chunks.range(idx / width).len() as f64).sqrt();
                 !is_sound(bound)
             })
-            .flat_map(|idx| chunks.range(idx))
+            .flat_map(|idx| chunks.range(idx / width))
             .find(|idx| !is_sound(values.get(*idx)));
         if let Some(idx) = unsound {
             return Err(NotFinite { index: index_of(&plan.shape, idx), value: values.get(idx) });
@@ -147,6 +167,12 @@ impl Expected {
     /// Returns the elements alone.
     pub fn into_values(self) -> Values {
         self.values
+    }
+
+    /// Returns the scale of an element of a chunk.
+    fn scale(&self, chunk: usize, idx: usize) -> f64 {
+        let width = self.chunks.width;
+        self.scales[chunk * width + idx % width]
     }
 
     /// Returns about how many bytes of memory the answer takes.
@@ -359,8 +385,8 @@ fn compare_carefully(
     let mut plain = PlainError::default();
     let mut judged = 0u64;
     for chunk in chunks {
-        let scale = expected.scales[chunk];
         for idx in expected.chunks.range(chunk) {
+            let scale = expected.scale(chunk, idx);
             if is_poison(plan.dtype, &out[idx * size..(idx + 1) * size]) {
                 unwritten.add(idx);
                 continue;
@@ -474,20 +500,29 @@ struct Chunks {
     per_row: usize,
     /// Whether the tensor has one axis, whose chunks are all of one length, but for the last.
     is_flat: bool,
+    /// Positions on the last axis that have scales of their own; 1 is none.
+    width: usize,
 }
 
 impl Chunks {
     fn of(shape: &[u64]) -> Self {
         let elements: usize = shape.iter().product::<u64>() as usize;
-        let mut row_len = 1;
-        for extent in shape.iter().rev() {
-            row_len *= *extent as usize;
-            if row_len >= LEAST_ROW {
-                break;
+        let joined = |least: usize| {
+            let mut row_len = 1;
+            for extent in shape.iter().rev() {
+                row_len *= *extent as usize;
+                if row_len >= least {
+                    break;
+                }
             }
-        }
-        let row_len = row_len.max(1);
+            row_len.max(1)
+        };
         let is_flat = shape.len() == 1;
+        let last = shape.last().map_or(1, |extent| *extent as usize);
+        // With fewer rows a position has too few elements to show its size.
+        let is_split = !is_flat && (2..LEAST_ROW).contains(&last) && elements >= LEAST_ROWS * last;
+        let width = if is_split { last } else { 1 };
+        let row_len = joined(LEAST_ROW * width);
         let per_row = if is_flat {
             // What is left over at the end and too short to have a scale is judged with what is before it.
             let left_over = usize::from(row_len % FLAT_ROW >= LEAST_ROW);
@@ -495,7 +530,7 @@ impl Chunks {
         } else {
             row_len.div_ceil(FLAT_ROW)
         };
-        Self { rows: elements / row_len, row_len, per_row, is_flat }
+        Self { rows: elements / row_len, row_len, per_row, is_flat, width }
     }
 
     fn count(&self) -> usize {

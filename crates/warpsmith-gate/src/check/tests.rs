@@ -231,3 +231,41 @@ fn unequal_bits_are_not_repeatable() {
         (MismatchKind::NotRepeatable, vec![1, 1], 1)
     );
 }
+
+/// A tensor of sums, squares, leasts and mosts was once judged on one scale, the squares', and constants in
+/// place of the others passed.
+#[test]
+fn positions_on_a_short_axis_have_scales_of_their_own() {
+    let plan = plan(&[40, 4], DType::F32);
+    let exact: Vec<f64> = (0..160)
+        .map(|idx| if idx % 4 == 1 { 1e6 } else { f64::from((idx * 37 % 101) as f32 / 64.0) })
+        .collect();
+    let judged = |changed: usize, by: f64| {
+        let expected = Expected::new(&plan, Values::Double(exact.clone()), 0.0).expect("finite");
+        let mut got = exact.clone();
+        got[changed] += by;
+        let bytes = narrow(DType::F32, &got);
+        [Coverage::Whole, Coverage::Written].map(|coverage| {
+            compare(&bytes, &expected, &budget(DType::F32), &coverage).map_err(|wrong| wrong.index)
+        })
+    };
+    for right in [judged(6, 0.0), judged(5, 0.25), judged(6, 1e-7)] {
+        assert!(right.iter().all(Result::is_ok), "{right:?}");
+    }
+    for wrong in [judged(6, 1e-3), judged(159, 1e-3)] {
+        assert!(wrong.iter().all(Result::is_err), "{wrong:?}");
+    }
+}
+
+#[test]
+fn few_short_rows_share_a_scale() {
+    assert_eq!(Chunks::of(&[3, 4]).width, 1);
+    assert_eq!(Chunks::of(&[4, 4]).width, 4);
+    assert_eq!(Chunks::of(&[2, 2, 4]).width, 4);
+    assert_eq!(Chunks::of(&[300, 1]).width, 1);
+    assert_eq!(Chunks::of(&[300, 8]).width, 1);
+    assert_eq!(Chunks::of(&[4]).width, 1);
+    let chunks = Chunks::of(&[1000, 3]);
+    let covered: usize = (0..chunks.count()).map(|idx| chunks.range(idx).len()).sum();
+    assert_eq!(covered, 3000);
+}

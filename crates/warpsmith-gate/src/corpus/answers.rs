@@ -1,14 +1,15 @@
 //! Right answers for contents: asked of the reference or the oracle, or taken from the store.
 
 use std::sync::Arc;
+use warpsmith_device::poison::is_poison;
 use warpsmith_device::target::{CaseId, Contents, Extent, Program, Target, TensorPlan};
 use warpsmith_model::lab::{Inputs, Workload};
 use warpsmith_model::rng::Rng;
 use warpsmith_model::{BlobId, DType, Hasher, Lab};
 
-use super::SetKey;
 use super::authority::{Answer, Authorities, Run, oracle_name, outputs_of, work_units};
 use super::store::Stored;
+use super::{Case, SetKey};
 use crate::bind;
 use crate::check::{self, Budget, Coverage, Expected, LEAST_ROW, Values};
 use crate::element::{least_normal, widen};
@@ -207,24 +208,75 @@ impl Authorities {
                 let answer = Values::from_bytes(plan.dtype, &ran.outputs[case][output]);
                 let partial = &sampled.outputs[case][output];
                 let agreed = agree(lab, &lab.inputs[inputs], &lab_plans[output], answer, partial);
-                values.push(agreed.map_err(|what| {
-                    let reason = format!(
-                        "the oracle `{}` disagrees with the reference in `{}` on {} with `{}` \
-                         inputs (seed {}): {what}",
-                        oracle_name(lab),
-                        plan.name,
-                        bind::describe_shape(shape),
-                        lab.inputs[inputs].name,
-                        one.seed
-                    );
-                    GateError::refused(&lab.name, reason)
-                })?);
+                values.push(
+                    agreed
+                        .map_err(|what| disagreement(lab, shape, inputs, plan, one.seed, &what))?,
+                );
             }
             let sampled_blocks = count.min(blocks) as u64;
             stored.push(Stored { answer_s: ran.elapsed_s[case], sampled_blocks, values });
         }
         Ok(stored)
     }
+}
+
+impl Authorities {
+    /// Asks the reference for an element that a candidate and the oracle disagree about, or for its neighbours;
+    /// fails where it is the oracle that is wrong. Where no block that lies about there writes the element,
+    /// nothing is known.
+    pub(super) fn confirm(
+        &mut self,
+        target: &mut dyn Target,
+        lab: &Lab,
+        case: &Case,
+        output: usize,
+        position: usize,
+    ) -> Result<(), GateError> {
+        if self.answer_for(lab, &case.shape)? == Answer::Reference {
+            return Ok(());
+        }
+        let (shape, expected) = (&case.shape, &case.expected[output]);
+        let plans = bind::tensor_plans(lab, shape)?;
+        let blocks = self.reference_program(lab, shape)?.launches[0].blocks;
+        // Blocks usually write their outputs in order.
+        let share = position as f64 / expected.values().len() as f64;
+        let block = ((share * blocks as f64) as i64).min(blocks - 1);
+        let chosen: Vec<i64> =
+            (block - 1..=block + 1).filter(|it| (0..blocks).contains(it)).collect();
+        let contents = case.contents(lab, &plans);
+        let extents = [Extent::Blocks(chosen)];
+        let ran = self.run_reference(target, lab, shape, &[&contents], &extents, 1)?;
+        let partial = &ran.outputs[0][output];
+        let size = DType::F64.size();
+        if is_poison(DType::F64, &partial[position * size..(position + 1) * size]) {
+            return Ok(());
+        }
+        let answer = expected.values().clone();
+        let inputs = &lab.inputs[case.inputs];
+        agree(lab, inputs, expected.plan(), answer, partial).map(|_| ()).map_err(|what| {
+            let plan = expected.plan();
+            disagreement(lab, shape, case.inputs, plan, case.seed, &what)
+        })
+    }
+}
+
+/// Says that the oracle is wrong.
+fn disagreement(
+    lab: &Lab,
+    shape: &Workload,
+    inputs: usize,
+    plan: &TensorPlan,
+    seed: u64,
+    what: &str,
+) -> GateError {
+    let reason = format!(
+        "the oracle `{}` disagrees with the reference in `{}` on {} with `{}` inputs (seed {seed}): {what}",
+        oracle_name(lab),
+        plan.name,
+        bind::describe_shape(shape),
+        lab.inputs[inputs].name,
+    );
+    GateError::refused(&lab.name, reason)
 }
 
 /// Names an answer by everything that it depends on.

@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 use warpsmith_device::target::{CaseId, Target, TensorPlan};
 use warpsmith_device::trace;
 use warpsmith_model::lab::{Role, TargetKind, Workload};
-use warpsmith_model::{ChainRecord, Lab, LabId};
+use warpsmith_model::{ChainRecord, Lab, LabId, Mismatch, MismatchKind};
 
 use crate::bind;
 use crate::check::{Expected, Place};
@@ -303,6 +303,28 @@ impl Corpus {
             cases.extend(self.provide(target, lab, shape, inputs, seed, answer, want)?);
         }
         Ok(cases)
+    }
+
+    /// Asks the reference for an element at which a candidate seems to be wrong, where the oracle answered: only a
+    /// sample of what it says was compared with the reference. Fails where it is the oracle that is wrong.
+    pub(crate) fn confirm(
+        &mut self,
+        target: &mut dyn Target,
+        lab: &Lab,
+        case: &Case,
+        mismatch: &Mismatch,
+    ) -> Result<(), GateError> {
+        let is_it = |expected: &Expected| expected.plan().name == mismatch.tensor;
+        let is_judged = matches!(mismatch.kind, MismatchKind::Element | MismatchKind::Norm);
+        let Some(output) = case.expected.iter().position(is_it).filter(|_| is_judged) else {
+            return Ok(());
+        };
+        let shape = &case.expected[output].plan().shape;
+        let position =
+            shape.iter().zip(&mismatch.index).fold(0, |sum, (extent, at)| sum * extent + at);
+        chain::prove(self, target, lab, case.seed)?;
+        let authorities = &mut self.proven.as_mut().expect("the lab is proven").authorities;
+        authorities.confirm(target, lab, case, output, position as usize)
     }
 
     /// Estimates the seconds that one more answer for a workload costs.

@@ -79,6 +79,20 @@ pub(crate) enum Subject<'a> {
     Baseline { baseline: &'a Baseline },
 }
 
+impl<'a> Subject<'a> {
+    /// Returns what is launched on a shape that it serves: of a front the kernel that it chooses, with
+    /// parameters; none where a library is.
+    pub(crate) fn launched_on(
+        self,
+        shape: &Workload,
+    ) -> Result<Option<(&'a Kernel, &'a Params)>, GateError> {
+        match self {
+            Self::Kernel { kernel, params } => bind::chosen(kernel, params, shape).map(Some),
+            Self::Baseline { .. } => Ok(None),
+        }
+    }
+}
+
 impl Subject<'_> {
     pub(crate) fn name(&self) -> &str {
         match self {
@@ -446,8 +460,10 @@ impl<'a> Bench<'a> {
     ) -> Result<ErrorSize, Stop> {
         let _step = trace::step("judging");
         self.judge_inputs(case, program, stage)?;
-        judge_case(self.lab, session, slot, case, program, stage, look, &mut self.rng)
-            .map_err(|mismatch| Stop::incorrect(*mismatch))
+        let judged = judge_case(self.lab, session, slot, case, program, stage, look, &mut self.rng);
+        let Err(mismatch) = judged else { return judged.map_err(|it| Stop::incorrect(*it)) };
+        self.corpus.confirm(self.target, self.lab, case, &mismatch)?;
+        Err(Stop::incorrect(*mismatch))
     }
 
     /// Judges what a launch left of all but the outputs of a case: the guards and the inputs.

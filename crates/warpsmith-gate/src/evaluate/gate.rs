@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use warpsmith_device::poison::Poison;
-use warpsmith_device::target::{Extent, Program, Session};
-use warpsmith_model::lab::{Role, ScalarDraw, Workload};
+use warpsmith_device::target::{Calls, Conditions, Extent, Program, Session};
+use warpsmith_model::lab::{Role, Scalar, ScalarDraw, Workload};
 use warpsmith_model::rng::Rng;
 use warpsmith_model::{ErrorSize, LEFT_OUT_NOTE, Stage};
 
@@ -19,6 +19,9 @@ use crate::corpus::{Case, Want};
 /// Seconds that the answers for the further distributions of one workload may cost. Where they cost more,
 /// fewer are checked there, but never none; which is drawn, and noted.
 const FURTHER_DISTRIBUTIONS_S: f64 = 1.0;
+
+/// What outputs hold before a repeated launch: so many kinds of numbers.
+const POISONS: usize = 4;
 
 /// Judges the candidate on every proof shape and on drawn ones, under every distribution, twice; of a front
 /// also what it launches elsewhere.
@@ -47,6 +50,16 @@ pub(super) fn small_shapes(bench: &mut Bench<'_>) -> Result<(), Stop> {
             scalar.value.text()
         ));
     }
+    let is_usual =
+        |scalar: &&Scalar| matches!(scalar.draw, ScalarDraw::Drawn { is_stated: false, .. });
+    for scalar in lab.scalars.iter().filter(is_usual) {
+        bench.notes.push(format!(
+            "{LEFT_OUT_NOTE}was given no `{}` but somewhat smaller ones than the lab's, none of another sign, larger or zero; \
+             say which it must be right for with `draw = {{ factors = [..], values = [..] }}` at the scalar in \
+             lab.toml",
+            scalar.name
+        ));
+    }
     for choice in choices(bench.subject, &shapes)? {
         for shape in &choice.elsewhere {
             small_shape(bench, choice.subject(), shape).map_err(|stop| stop.by(&choice.label()))?;
@@ -69,14 +82,35 @@ fn small_shape(bench: &mut Bench<'_>, subject: Subject<'_>, shape: &Workload) ->
         bench.judge(&*session, slot, case, &program, Stage::Proof, Look::All)?;
         first.push(outputs(&*session, slot, &program));
     }
-    // Again, in another order, so that every address has other contents, and with outputs that hold large
-    // numbers of either sign: a kernel that reads what it shall write may be right beside NaN.
+    // Again, in another order, so that every address has other contents, and with outputs that hold numbers: a
+    // kernel that reads what it shall write may be right beside NaN. Each case sees large ones of either sign,
+    // or ordinary ones and zeros; all four where there is no other case.
     let mut order: Vec<usize> = slots.iter().rev().copied().collect();
-    for turn in 0..2 {
+    let (turns, stride) = if slots.len() == 1 { (POISONS, 1) } else { (POISONS / 2, 2) };
+    let first_poison = bench.rng.below(POISONS);
+    for turn in 0..turns {
         for slot in &slots {
-            session.poison(*slot, Poison::finite((slot + turn) % 2 == 0, &mut bench.rng));
+            let poison = match (first_poison + slot + turn * stride) % POISONS {
+                0 => Poison::finite(true, &mut bench.rng),
+                1 => Poison::ordinary(&mut bench.rng),
+                2 => Poison::finite(false, &mut bench.rng),
+                _ => Poison::Zero,
+            };
+            session.poison(*slot, poison);
         }
-        bench.launch(&mut *session, &order, &Extent::All, &name)?;
+        if turn % 2 == 0 {
+            let calls = Calls::Chunks(bench.rng.next_u64() as u16);
+            session.next_launch(Conditions { calls, keeps_scratch: false });
+            bench.launch(&mut *session, &order, &Extent::All, &name)?;
+        } else {
+            // One by one where there is scratch: every case is then where the one before it was, and what that
+            // packed is still there.
+            let together = if program.scratch.is_empty() { order.len() } else { 1 };
+            for cases in order.chunks(together) {
+                session.next_launch(Conditions { calls: Calls::Whole, keeps_scratch: true });
+                bench.launch(&mut *session, cases, &Extent::All, &name)?;
+            }
+        }
         for (slot, case) in cases.iter().enumerate() {
             same_again(bench, &*session, slot, case, &program, &first[slot])?;
         }
@@ -103,6 +137,19 @@ pub(super) fn near_workload(bench: &mut Bench<'_>, workload: &Workload) -> Resul
 pub(super) fn further_shapes(bench: &mut Bench<'_>, workloads: &[Workload]) -> Result<(), Stop> {
     let mut drawn = shapes::one_axis(bench, workloads)?;
     drawn.extend(shapes::larger(bench, workloads)?);
+    drawn.extend(shapes::combined(bench, workloads)?);
+    let mut unseen = choices(bench.subject, &drawn)?;
+    unseen.retain(|choice| !choice.is_chosen);
+    for choice in &unseen {
+        match shapes::routed_to(bench, choice, workloads)? {
+            Some(shape) => drawn.push(shape),
+            None => bench.notes.push(format!(
+                "{LEFT_OUT_NOTE}launches {} on no shape that was drawn beside the workloads, so it was checked on \
+                 these and on small shapes alone",
+                choice.label()
+            )),
+        }
+    }
     let mut rng = Rng::derive(bench.seed, "inputs of further shapes");
     for shape in &drawn {
         let inputs = rng.below(bench.lab.inputs.len());
@@ -148,6 +195,9 @@ pub(super) fn workload(bench: &mut Bench<'_>, workload: &Workload) -> Result<Gat
     let first = outputs(&*session, 0, &program);
     let is_negative = bench.rng.below(2) == 0;
     session.poison(0, Poison::finite(is_negative, &mut bench.rng));
+    // Scratch holds what the last of the cases left, whose inputs were where these are now.
+    let calls = Calls::Chunks(bench.rng.next_u64() as u16);
+    session.next_launch(Conditions { calls, keeps_scratch: true });
     bench.launch(&mut *session, &[0], &Extent::All, name)?;
     same_again(bench, &*session, 0, &cases[0], &program, &first)?;
     drop(session);
@@ -155,8 +205,10 @@ pub(super) fn workload(bench: &mut Bench<'_>, workload: &Workload) -> Result<Gat
     // A fresh process, with another case before it.
     let two = [Arc::clone(&cases[1]), Arc::clone(&cases[0])];
     let mut session = bench.open(&program, &two)?;
+    session.poison(0, Poison::ordinary(&mut bench.rng));
     session.poison(1, Poison::finite(!is_negative, &mut bench.rng));
     bench.launch(&mut *session, &[0, 1], &Extent::All, name)?;
+    bench.judge(&*session, 0, &two[0], &program, Stage::Repeat, Look::All)?;
     same_again(bench, &*session, 1, &two[1], &program, &first)?;
     drop(session);
 

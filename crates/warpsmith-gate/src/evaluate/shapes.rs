@@ -2,14 +2,15 @@
 //! workloads and beyond, and ones near a workload.
 //!
 //! Extents are drawn by their logarithm, since kernels change their ways with the order of magnitude, and in
-//! classes (odd, even, multiples of vectors), since those are what kernels treat differently. Axes that list
+//! classes (odd, even, multiples of vectors and tiles, powers of two), since those are what kernels treat differently. Axes that list
 //! values keep to these. What a kernel serves is up to its `requires`, and what was left out is noted.
 
-use warpsmith_model::lab::{ElementType, Range, Workload};
+use warpsmith_model::lab::{ElementType, Kernel, Range, Workload};
 use warpsmith_model::rng::Rng;
-use warpsmith_model::{LEFT_OUT_NOTE, Lab};
+use warpsmith_model::{LEFT_OUT_NOTE, Lab, Params};
 
-use super::bench::{Bench, Stop};
+use super::bench::{Bench, Stop, Subject};
+use super::choices::Choice;
 use crate::bind;
 use crate::error::GateError;
 
@@ -27,6 +28,8 @@ const NEAR: i64 = 8;
 const LEAST_ONE_AXIS: usize = 6;
 /// Larger shapes at most.
 const MOST_LARGER: usize = 12;
+/// Shapes that combine extents of different workloads, at most.
+const MOST_COMBINED: usize = 2;
 /// Neighbouring extents of workloads that are closer than this leave nothing between them that shapes near
 /// them do not cover.
 const LEAST_GAP: f64 = 1.25;
@@ -48,10 +51,15 @@ enum Class {
     Even,
     /// A multiple of eight, or of a larger power of two.
     Eights,
+    /// A power of two.
+    Power,
+    /// A multiple of 128, or of a larger power of two.
+    Tiles,
     Any,
 }
 
-const CLASSES: [Class; 4] = [Class::Odd, Class::Even, Class::Eights, Class::Any];
+const CLASSES: [Class; 6] =
+    [Class::Odd, Class::Even, Class::Eights, Class::Power, Class::Tiles, Class::Any];
 
 /// Draws an integer between two, both included, evenly over its logarithm.
 fn log_uniform(least: i64, most: i64, rng: &mut Rng) -> i64 {
@@ -64,22 +72,31 @@ fn log_uniform(least: i64, most: i64, rng: &mut Rng) -> i64 {
 fn snap(value: i64, class: Class, least: i64, most: i64, rng: &mut Rng) -> Option<i64> {
     let step = match class {
         Class::Any => return Some(value),
+        Class::Power => {
+            let powers = (0..i64::BITS - 2).map(|exponent| 1i64 << exponent);
+            return powers
+                .filter(|power| (least..=most).contains(power))
+                .min_by_key(|power| (power - value).abs());
+        }
         Class::Odd | Class::Even => 2,
         // The widest vectors and tiles that fit between the bounds have their turn, too.
         Class::Eights => 8 << rng.below(4),
+        Class::Tiles => 128 << rng.below(6),
     };
     let fits = |value: &i64| {
         (least..=most).contains(value)
             && match class {
                 Class::Odd => value % 2 != 0,
                 Class::Even => value % 2 == 0 && value % 8 != 0,
-                Class::Eights | Class::Any => value % 8 == 0,
+                Class::Tiles => value % 128 == 0,
+                Class::Eights | Class::Power | Class::Any => value % 8 == 0,
             }
     };
     let below = value.div_euclid(step) * step;
     let further = [below, below + step, below - step, below + 2 * step, below + 1, below - 1];
-    let eights = [value.div_euclid(8) * 8, value.div_euclid(8) * 8 + 8];
-    let candidates = further.into_iter().chain(eights).filter(fits);
+    let least_step = if class == Class::Tiles { 128 } else { 8 };
+    let narrow = value.div_euclid(least_step) * least_step;
+    let candidates = further.into_iter().chain([narrow, narrow + least_step]).filter(fits);
     candidates.min_by_key(|candidate| (candidate - value).abs())
 }
 
@@ -87,6 +104,25 @@ fn snap(value: i64, class: Class, least: i64, most: i64, rng: &mut Rng) -> Optio
 fn draw_between(least: i64, most: i64, class: Class, rng: &mut Rng) -> i64 {
     let drawn = log_uniform(least, most, rng);
     snap(drawn, class, least, most, rng).unwrap_or(drawn)
+}
+
+/// How coarse the multiples become that are drawn where a kernel serves no others: 2 to the power of one less.
+const COARSENESSES: usize = 20;
+
+/// Returns how coarse the multiples of a draw are, of so many draws: the first are any numbers. A kernel that
+/// asks for multiples of 65536 would else be drawn nothing, and what it promises would not be looked at.
+fn coarseness(draw: usize, most_draws: usize) -> u32 {
+    (draw * COARSENESSES / most_draws) as u32
+}
+
+/// Moves an extent to a multiple of a power of two between two bounds, both included; of the coarsest that
+/// has one there.
+fn coarsen(value: i64, coarseness: u32, least: i64, most: i64) -> i64 {
+    let multiple = |exponent: u32| {
+        let below = (value >> exponent) << exponent;
+        [below, below + (1 << exponent)].into_iter().find(|it| (least..=most).contains(it))
+    };
+    (1..=coarseness).rev().find_map(multiple).unwrap_or(value)
 }
 
 /// Draws small shapes from the lab's ranges, and notes where there are fewer than there should be.
@@ -132,10 +168,13 @@ fn small_ones(bench: &Bench<'_>) -> Result<Vec<Workload>, GateError> {
         let axes = lab.ranges.iter().map(|(axis, range)| {
             let value = match range {
                 // Half of them evenly: most of a range lies at its upper end.
-                Range::Span { min, max } if rng.below(2) == 0 => {
-                    min + rng.below((max - min + 1) as usize) as i64
+                Range::Span { min, max } => {
+                    let drawn = match rng.below(2) {
+                        0 => min + rng.below((max - min + 1) as usize) as i64,
+                        _ => draw_between(*min, *max, class, &mut rng),
+                    };
+                    coarsen(drawn, coarseness(draw, MOST_DRAWS), *min, *max)
                 }
-                Range::Span { min, max } => draw_between(*min, *max, class, &mut rng),
                 Range::Values(values) => values[rng.below(values.len())],
             };
             (axis.clone(), value)
@@ -217,7 +256,9 @@ pub(super) fn larger(bench: &mut Bench<'_>, workloads: &[Workload]) -> Result<Ve
     rng.shuffle(&mut open);
     let limit = Limit::of(bench, workloads)?;
     let mut left_s = limit.answers_s;
-    let mut shapes = Vec::new();
+    let mut classes = CLASSES;
+    rng.shuffle(&mut classes);
+    let mut shapes: Vec<Workload> = Vec::new();
     let mut left_out = Vec::new();
     while let Some((axis, gap)) = open.pop() {
         let mut found = None;
@@ -227,7 +268,9 @@ pub(super) fn larger(bench: &mut Bench<'_>, workloads: &[Workload]) -> Result<Ve
             }
             // Other axes seek what is open, too, at first; small extents are always affordable.
             let ambition = 1.0 - draw as f64 / MOST_LARGER_DRAWS as f64;
-            let shape = draw_larger(&axes, (axis, gap), &open, ambition, &mut rng);
+            let class = classes[shapes.len() % classes.len()];
+            let coarse = coarseness(draw, MOST_LARGER_DRAWS);
+            let shape = draw_larger(&axes, (axis, gap), &open, ambition, (class, coarse), &mut rng);
             if !bench.subject.serves(&shape)? || !limit.allows(bench, &shape)? {
                 continue;
             }
@@ -264,21 +307,22 @@ pub(super) fn larger(bench: &mut Bench<'_>, workloads: &[Workload]) -> Result<Ve
 }
 
 /// Draws a shape with one axis in a gap; each other axis lies in a gap of its own that nothing lies in yet,
-/// or anywhere, or, the lower the ambition, among the small extents.
+/// or anywhere, or, the lower the ambition, among the small extents. Extents are of one class or of several,
+/// and multiples as coarse as is said.
 fn draw_larger(
     axes: &[Axis],
     (axis, gap): (usize, usize),
     open: &[(usize, usize)],
     ambition: f64,
+    (one_class, coarse): (Class, u32),
     rng: &mut Rng,
 ) -> Workload {
-    let one_class = CLASSES[rng.below(CLASSES.len())];
     let is_mixed = rng.below(2) == 0;
     let values = axes.iter().enumerate().map(|(idx, parts)| {
         let class = if is_mixed { CLASSES[rng.below(CLASSES.len())] } else { one_class };
         let value = if idx == axis {
             let (least, most) = parts.gaps[gap];
-            draw_between(least, most, class, rng)
+            coarsen(draw_between(least, most, class, rng), coarse, least, most)
         } else if !parts.is_span {
             parts.small[rng.below(parts.small.len())]
         } else {
@@ -289,11 +333,92 @@ fn draw_larger(
                 _ if rng.unit() > ambition => (parts.small[0], parts.small[1]),
                 own => parts.gaps[own[rng.below(own.len())]],
             };
-            draw_between(least, most, class, rng)
+            coarsen(draw_between(least, most, class, rng), coarse, least, most)
         };
         (parts.name.clone(), value)
     });
     Workload::new("larger", values.collect())
+}
+
+/// Draws a shape that is no workload and on which a front launches this choice of its own, as large as the
+/// workloads at most; none where nothing was found that is affordable.
+pub(super) fn routed_to(
+    bench: &mut Bench<'_>,
+    choice: &Choice<'_>,
+    workloads: &[Workload],
+) -> Result<Option<Workload>, Stop> {
+    let lab = bench.lab;
+    let mut rng = Rng::derive(bench.seed, &format!("shapes for {}", choice.label()));
+    let limit = Limit::of(bench, workloads)?;
+    let bounds: Vec<(&String, &Range, i64)> = lab
+        .ranges
+        .iter()
+        .map(|(axis, range)| {
+            let extents = lab.workloads.iter().filter_map(|it| it.axis(axis));
+            (axis, range, extents.max().unwrap_or(1))
+        })
+        .collect();
+    for draw in 0..MOST_DRAWS {
+        let coarse = coarseness(draw, MOST_DRAWS);
+        let axes = bounds.iter().map(|(axis, range, largest)| {
+            let value = match range {
+                Range::Values(values) => values[rng.below(values.len())],
+                Range::Span { min, max } => {
+                    let most = if chooses_a_type(lab, axis) { *max } else { *max.max(largest) };
+                    let class = CLASSES[rng.below(CLASSES.len())];
+                    coarsen(draw_between(*min, most, class, &mut rng), coarse, *min, most)
+                }
+            };
+            ((*axis).clone(), value)
+        });
+        let shape = Workload::new("larger", axes.collect());
+        let is_workload = lab.workloads.iter().any(|workload| workload.axes == shape.axes);
+        if is_workload || !limit.allows(bench, &shape)? || !bench.subject.serves(&shape)? {
+            continue;
+        }
+        let is_it = launches(bench.subject, &shape, Some((choice.kernel, choice.params)))?;
+        if is_it && answer_s(bench, &shape)? <= limit.answers_s {
+            return Ok(Some(bind::with_drawn_scalars(lab, &shape, bench.seed)?));
+        }
+    }
+    Ok(None)
+}
+
+/// Draws shapes whose axes have extents of different workloads: a kernel could know which extents come
+/// together. As many as answers are affordable for, within half of what other further shapes may cost.
+pub(super) fn combined(
+    bench: &mut Bench<'_>,
+    workloads: &[Workload],
+) -> Result<Vec<Workload>, Stop> {
+    let lab = bench.lab;
+    let mut rng = Rng::derive(bench.seed, "combined extents");
+    let limit = Limit::of(bench, workloads)?;
+    let mut left_s = limit.answers_s / 2.0;
+    let mut shapes: Vec<Workload> = Vec::new();
+    for _ in 0..MOST_LARGER_DRAWS {
+        if shapes.len() == MOST_COMBINED {
+            break;
+        }
+        let mut shape = lab.workloads[rng.below(lab.workloads.len())].clone();
+        shape.name = "combined".to_string();
+        for (axis, extent) in &mut shape.axes {
+            let other = &lab.workloads[rng.below(lab.workloads.len())];
+            *extent = other.axis(axis).unwrap_or(*extent);
+        }
+        let is_known = |known: &Workload| known.axes == shape.axes;
+        if lab.workloads.iter().chain(&shapes).any(is_known)
+            || !limit.allows(bench, &shape)?
+            || !bench.subject.serves(&shape)?
+        {
+            continue;
+        }
+        let answer_s = answer_s(bench, &shape)?;
+        if answer_s <= left_s {
+            left_s -= answer_s;
+            shapes.push(bind::with_drawn_scalars(lab, &shape, bench.seed)?);
+        }
+    }
+    Ok(shapes)
 }
 
 /// What a larger shape, and the answers for all of them, may cost.
@@ -359,11 +484,15 @@ pub(super) fn shorter(
     if spans.iter().all(|(_, least, value)| least >= value) {
         return Ok(None);
     }
+    let launched = bench.subject.launched_on(workload)?;
     for draw in 0..MOST_DRAWS {
         let mut shorter = |least: i64, value: i64| {
             let drawn = least + rng.below((value - least) as usize) as i64;
             // Odd at first: a multiple of nothing that kernels like. Some serve such multiples alone.
-            if draw == 0 && (drawn | 1) < value { drawn | 1 } else { drawn }
+            match draw {
+                0 if (drawn | 1) < value => drawn | 1,
+                _ => coarsen(drawn, coarseness(draw, MOST_DRAWS), least, value - 1),
+            }
         };
         let axes = spans
             .iter()
@@ -373,16 +502,34 @@ pub(super) fn shorter(
             })
             .collect();
         let shape = Workload::new(format!("near {}", workload.name), axes);
-        if bench.subject.serves(&shape)? {
+        // Of a front what it launches on the workload is the question, not what it launches beside it.
+        if bench.subject.serves(&shape)? && launches(bench.subject, &shape, launched)? {
             return Ok(Some(bind::with_drawn_scalars(bench.lab, &shape, bench.seed)?));
         }
     }
-    bench.notes.push(format!(
-        "{LEFT_OUT_NOTE}serves none of {MOST_DRAWS} shapes drawn near {}, so it was checked on no other of \
-         that size",
-        workload.name
-    ));
+    let what = match launched {
+        Some((kernel, _)) if kernel.name != bench.subject.name() => format!(
+            "launches `{}` on {}, and on none of {MOST_DRAWS} shapes drawn near it, so that was checked on no \
+             other of that size",
+            kernel.name, workload.name
+        ),
+        _ => format!(
+            "serves none of {MOST_DRAWS} shapes drawn near {}, so it was checked on no other of that size",
+            workload.name
+        ),
+    };
+    bench.notes.push(format!("{LEFT_OUT_NOTE}{what}"));
     Ok(None)
+}
+
+/// Says whether this is what is launched on a shape.
+fn launches(
+    subject: Subject<'_>,
+    shape: &Workload,
+    wanted: Option<(&Kernel, &Params)>,
+) -> Result<bool, GateError> {
+    let named = |(kernel, params): (&Kernel, &Params)| (kernel.name.clone(), params.clone());
+    Ok(subject.launched_on(shape)?.map(named) == wanted.map(named))
 }
 
 fn range_of<'a>(bench: &Bench<'a>, axis: &str) -> Option<&'a Range> {
@@ -446,16 +593,23 @@ pub(super) fn one_axis(
         }
         let drawn = log_uniform(least, most, &mut rng);
         let Some(extent) = snap(drawn, class, least, most, &mut rng) else { continue };
-        let mut shape = workload.clone();
-        shape.name = format!("near {}", workload.name);
-        for (name, value) in &mut shape.axes {
-            if *name == axis {
-                *value = extent;
+        let mut served = None;
+        for coarse in 0..COARSENESSES as u32 {
+            // What a kernel serves may be multiples of more than a class is.
+            let extent = coarsen(extent, coarse, least, most);
+            let mut shape = workload.clone();
+            shape.name = format!("near {}", workload.name);
+            for (name, value) in &mut shape.axes {
+                if *name == axis {
+                    *value = extent;
+                }
+            }
+            if bind::is_shape(bench.lab, &shape) && bench.subject.serves(&shape)? {
+                served = Some(shape);
+                break;
             }
         }
-        if !bind::is_shape(bench.lab, &shape) || !bench.subject.serves(&shape)? {
-            continue;
-        }
+        let Some(shape) = served else { continue };
         let answer_s = answer_s(bench, &shape)?;
         if answer_s > left_s && !shapes.is_empty() {
             continue;
@@ -494,6 +648,17 @@ mod tests {
     }
 
     #[test]
+    fn an_extent_is_moved_to_the_coarsest_multiple_that_fits() {
+        assert_eq!(coarsen(1999, 0, 1536, 2047), 1999);
+        assert_eq!(coarsen(1999, 9, 1536, 2047), 1536);
+        assert_eq!(coarsen(1537, 9, 1537, 2047), 1792, "512 has none there, 256 has");
+        assert_eq!(coarsen(7, 19, 7, 7), 7);
+        assert_eq!(coarseness(0, MOST_DRAWS), 0);
+        assert!((1 << coarseness(MOST_DRAWS - 1, MOST_DRAWS)) >= 65_536);
+        assert!((1 << coarseness(MOST_LARGER_DRAWS - 1, MOST_LARGER_DRAWS)) >= 65_536);
+    }
+
+    #[test]
     fn an_extent_is_moved_to_its_class_within_its_bounds() {
         let mut rng = Rng::new(4);
         for _ in 0..2000 {
@@ -502,7 +667,8 @@ mod tests {
             let value = log_uniform(least, most, &mut rng);
             for class in CLASSES {
                 let Some(moved) = snap(value, class, least, most, &mut rng) else {
-                    assert!(most - least < 16, "{class:?} from {least} to {most}");
+                    let is_wide = matches!(class, Class::Power | Class::Tiles);
+                    assert!(is_wide || most - least < 16, "{class:?} from {least} to {most}");
                     continue;
                 };
                 assert!((least..=most).contains(&moved));
@@ -510,6 +676,8 @@ mod tests {
                     Class::Odd => assert!(moved % 2 == 1, "{moved}"),
                     Class::Even => assert!(moved % 2 == 0 && moved % 8 != 0, "{moved}"),
                     Class::Eights => assert!(moved % 8 == 0, "{moved}"),
+                    Class::Power => assert!(moved.count_ones() == 1, "{moved}"),
+                    Class::Tiles => assert!(moved % 128 == 0, "{moved}"),
                     Class::Any => assert_eq!(moved, value),
                 }
             }

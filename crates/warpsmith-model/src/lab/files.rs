@@ -156,13 +156,13 @@ pub(super) struct ScalarFile {
     pub(super) draw: Option<Located<ScalarDrawFile>>,
 }
 
-/// What a scalar is drawn from: `factors` or `values`.
+/// What a scalar is drawn from: `factors`, `values`, or either in turn.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ScalarDrawFile {
     /// The least and the greatest number that its value is multiplied by.
     pub(super) factors: Option<[f64; 2]>,
-    /// One of these; a single one says that it never varies.
+    /// One of these; a single one without `factors` says that it never varies.
     pub(super) values: Option<Vec<f64>>,
 }
 

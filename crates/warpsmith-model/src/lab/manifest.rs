@@ -363,24 +363,30 @@ fn check_scalar_draw(document: &mut Document<'_>, file: &ScalarFile) -> Option<S
     let Some(draw) = &file.draw else {
         return Some(match is_whole {
             true => ScalarDraw::Fixed,
-            false => ScalarDraw::Factors { low: FACTORS.0, high: FACTORS.1 },
+            false => {
+                ScalarDraw::Drawn { factors: Some(FACTORS), values: Vec::new(), is_stated: false }
+            }
         });
     };
+    let is_range = |[low, high]: &[f64; 2]| low < high && low.is_finite() && high.is_finite();
     let message = match (draw.factors, &draw.values) {
-        (Some([low, high]), None) if low < high && low.is_finite() && high.is_finite() => {
-            return Some(ScalarDraw::Factors { low, high });
+        (Some(factors), _) if !is_range(&factors) => {
+            "`factors` are two finite numbers, the lower one first"
         }
-        (Some(_), None) => "`factors` are two finite numbers, the lower one first",
-        (None, Some(values)) if values.is_empty() => "`values` is empty",
-        (None, Some(values)) if values.iter().any(|value| !value.is_finite()) => {
+        (_, Some(values)) if values.is_empty() => "`values` is empty",
+        (_, Some(values)) if values.iter().any(|value| !value.is_finite()) => {
             "`values` must be finite"
         }
-        (None, Some(values)) if is_whole && values.iter().any(|value| value.fract() != 0.0) => {
+        (_, Some(values)) if is_whole && values.iter().any(|value| value.fract() != 0.0) => {
             "`values` of an i64 must be whole"
         }
         (None, Some(values)) if values.len() == 1 => return Some(ScalarDraw::Fixed),
-        (None, Some(values)) => return Some(ScalarDraw::Values(values.clone())),
-        _ => "`draw` is `{ factors = [.., ..] }` or `{ values = [..] }`",
+        (None, None) => "`draw` is `{ factors = [.., ..] }`, `{ values = [..] }` or both",
+        (factors, values) => {
+            let factors = factors.map(|[low, high]| (low, high));
+            let values = values.clone().unwrap_or_default();
+            return Some(ScalarDraw::Drawn { factors, values, is_stated: true });
+        }
     };
     document.report(draw.span(), message);
     None

@@ -219,15 +219,15 @@ pub struct Scalar {
 /// How the gate draws a scalar, so that a kernel cannot know it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ScalarDraw {
-    /// The value times a number between two; that number where the value is 0.
-    Factors {
-        /// The least.
-        low: f64,
-        /// The greatest.
-        high: f64,
+    /// The value times a number between two, or that number where the value is 0; or one of some values.
+    Drawn {
+        /// The least and the greatest factor.
+        factors: Option<(f64, f64)>,
+        /// The values; not empty where there are no factors.
+        values: Vec<f64>,
+        /// Whether the lab says so.
+        is_stated: bool,
     },
-    /// One of these.
-    Values(Vec<f64>),
     /// It never varies.
     Fixed,
 }
@@ -354,7 +354,11 @@ pub enum Distribution {
         value: f64,
     },
     /// Normal, each row of the last axis at its own scale between 1e-3 and 1e3.
-    Mixed {},
+    Mixed {
+        /// Whether about every fourth of them is zero.
+        #[serde(default)]
+        zero_rows: bool,
+    },
     /// Normal, about a centre that goes evenly along an axis, so that the largest elements stand at a known end.
     Ramp {
         /// The axis, counted from the last, which is -1.

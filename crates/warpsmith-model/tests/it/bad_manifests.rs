@@ -361,7 +361,8 @@ fn scalars_that_cannot_be_drawn() {
     refused("{ values = [] }", "`values` is empty");
     refused("{ values = [0.5, 1.0] }", "must be whole");
     refused("{ }", "`draw` is `{ factors");
-    refused("{ values = [1], factors = [1.0, 2.0] }", "`draw` is `{ factors");
+    refused("{ values = [], factors = [1.0, 2.0] }", "`values` is empty");
+    refused("{ values = [1], factors = [1.0, inf] }", "the lower one first");
 }
 
 #[test]

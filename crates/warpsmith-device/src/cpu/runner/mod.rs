@@ -161,6 +161,11 @@ fn prepare(received: Received) -> Result<(), Failure> {
         })?;
     }
     loaded.construct(&program.deferred);
+    // Elsewhere it is the thread that loads a kernel which keeps the settings that a constructor leaves; the
+    // threads here exist already, and would not show it.
+    if floating_point::restore() {
+        page.control().unrestored.store(1, Ordering::Relaxed);
+    }
     pool.publish(place(program, loaded.entries, arena));
     Ok(())
 }

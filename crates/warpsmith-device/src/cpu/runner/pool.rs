@@ -8,10 +8,11 @@ use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 use seccompiler::BpfProgram;
 
 use super::{acquire, confine, floating_point, signals, spin_or_sleep_until, spin_until};
-use crate::cpu::control::{Control, ControlPage, Line, Part, unpack_slots};
+use crate::cpu::control::{Control, ControlPage, Line, Part, calls_from_code, unpack_slots};
 use crate::cpu::layout::STACK_BYTES;
 use crate::cpu::plan::Plan;
 use crate::sys::{futex, process};
+use crate::target::Calls;
 
 /// The shim around a kernel function; the compiler module writes it.
 pub(super) type Entry = unsafe extern "C" fn(
@@ -147,6 +148,7 @@ impl Pool {
             Part::Prologue => &program.launches[..n_launches.saturating_sub(1)],
             Part::Blocks => &program.launches[n_launches.saturating_sub(1)..],
         };
+        let calls = calls_from_code(control.calls.load(Ordering::Relaxed));
         let mut first = true;
         for case in cases {
             let (inputs, outputs) = unpack_slots(case.load(Ordering::Relaxed));
@@ -177,20 +179,35 @@ impl Pool {
                 if part == Part::Blocks {
                     self.share_listed(listed, launch.chunk, call);
                 } else {
-                    self.share_all(launch.blocks, launch.chunk, call);
+                    self.share_all(launch.blocks, launch.chunk, calls, call);
                 }
             }
         }
     }
 
-    /// Takes chunks of blocks until none are left.
-    fn share_all(&self, blocks: i64, chunk: i64, call: impl Fn(i64, i64)) {
+    /// Takes chunks of blocks until none are left. A call may get several: a kernel that looks at the first
+    /// block alone is right as long as chunks are single blocks.
+    fn share_all(&self, blocks: i64, chunk: i64, calls: Calls, call: impl Fn(i64, i64)) {
+        const MOST_CHUNKS: i64 = 8;
+        let mut noise = match calls {
+            Calls::Chunks(noise) => u32::from(noise),
+            Calls::Chunk | Calls::Whole => 0,
+        };
         loop {
-            let begin = self.next.0.fetch_add(chunk, Ordering::Relaxed);
+            let taken = match calls {
+                Calls::Chunk => chunk,
+                Calls::Whole => blocks,
+                Calls::Chunks(_) => {
+                    // The upper bits of a linear congruential generator (Knuth's constants).
+                    noise = noise.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                    chunk * (1 + i64::from(noise >> 16) % MOST_CHUNKS)
+                }
+            };
+            let begin = self.next.0.fetch_add(taken, Ordering::Relaxed);
             if begin >= blocks {
                 return;
             }
-            call(begin, blocks.min(begin + chunk));
+            call(begin, blocks.min(begin + taken));
         }
     }
 
