@@ -11,7 +11,7 @@
 
 enum { kPage = 4096 };
 // Its words, each counter on two cache lines of its own.
-enum { kArmed = 0, kGo = 32, kReady = 64, kDone = 96, kBell = 128, kCaseCount = 161, kStage = 163, kCrashed = 164 };
+enum { kArmed = 0, kGo = 32, kReady = 64, kDone = 96, kBell = 128, kCaseCount = 161, kStage = 164, kCrashed = 166 };
 
 // Each cheat says what the page looks like at its moment.
 static int looks_like_the_page(const volatile uint32_t *words);

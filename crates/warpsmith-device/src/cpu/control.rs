@@ -203,3 +203,31 @@ impl ControlPage {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::mem::offset_of;
+
+    use super::*;
+
+    /// Cheats that write to the page must hit what they aim at, or they show nothing.
+    #[test]
+    fn cheats_know_where_the_words_are() {
+        let header = include_str!("../../../../labs/_cheats/include/command_page.h");
+        let words = [
+            ("kArmed", offset_of!(Control, armed)),
+            ("kGo", offset_of!(Control, go)),
+            ("kReady", offset_of!(Control, ready)),
+            ("kDone", offset_of!(Control, done)),
+            ("kBell", offset_of!(Control, bell)),
+            ("kCaseCount", offset_of!(Control, n_cases)),
+            ("kStage", offset_of!(Control, stage)),
+            ("kCrashed", offset_of!(Control, crash_state)),
+        ];
+        for (name, offset) in words {
+            let line = format!("{name} = {}", offset / 4);
+            let is_there = [",", " }"].iter().any(|end| header.contains(&format!("{line}{end}")));
+            assert!(is_there, "{line} in labs/_cheats/include/command_page.h");
+        }
+    }
+}

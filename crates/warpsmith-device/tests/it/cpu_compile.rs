@@ -31,7 +31,11 @@ fn both_compilers_make_working_kernels() {
     for compiler in COMPILERS {
         let mut bench = Bench::new();
         let unit = Unit {
-            flags: vec!["-O3".to_string(), "-march=native".to_string(), "-ffast-math".to_string()],
+            flags: vec![
+                "-O3".to_string(),
+                "-march=native".to_string(),
+                "-fno-math-errno".to_string(),
+            ],
             ..with_compiler(&good_kernel(), compiler)
         };
         let artifact = bench.cpu.compile(&unit).expect("compiles");

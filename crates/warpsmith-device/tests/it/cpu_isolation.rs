@@ -300,17 +300,6 @@ fn a_constructor_leaves_floating_point_settings_as_they_were() {
 }
 
 #[test]
-fn how_much_memory_there_is_is_answered_with_an_error() {
-    let body = "    if (begin == 0) z[0] = syscall(SYS_sysinfo, (char[512]){0}) == -1;\n    \
-                for (int64_t i = begin ? begin : 1; i < end; i++) z[i] = a * x[i] + y[i];";
-    let mut bench = Bench::new();
-    let mut session = bench.open(&with_headers(body), 1000).expect("opens");
-    session.launch(&[0], &Extent::All).expect("runs");
-    let found: Vec<u8> = session.output(0, 2)[..4].to_vec();
-    assert_eq!(f32::from_le_bytes(found.try_into().expect("four")), 1.0);
-}
-
-#[test]
 fn bytes_beside_scratch_are_watched() {
     let mut bench = Bench::new();
     let source = "#include <stdint.h>\nvoid kernel(const float *x, const float *y, float *z, int64_t n, \

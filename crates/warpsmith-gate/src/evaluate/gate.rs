@@ -98,21 +98,20 @@ fn small_shape(bench: &mut Bench<'_>, subject: Subject<'_>, shape: &Workload) ->
             };
             session.poison(*slot, poison);
         }
-        if turn % 2 == 0 {
-            let calls = Calls::Chunks(bench.rng.next_u64() as u16);
-            session.next_launch(Conditions { calls, keeps_scratch: false });
-            bench.launch(&mut *session, &order, &Extent::All, &name)?;
-        } else {
-            // One by one where there is scratch: every case is then where the one before it was, and what that
-            // packed is still there.
-            let together = if program.scratch.is_empty() { order.len() } else { 1 };
-            for cases in order.chunks(together) {
-                session.next_launch(Conditions { calls: Calls::Whole, keeps_scratch: true });
-                bench.launch(&mut *session, cases, &Extent::All, &name)?;
+        let is_kept = turn % 2 == 1;
+        // One by one where scratch is kept: every case is then where the one before it was, and what that
+        // packed is still there.
+        let together = if is_kept && !program.scratch.is_empty() { 1 } else { order.len() };
+        for slots in order.chunks(together) {
+            let calls = match is_kept {
+                true => Calls::Whole,
+                false => Calls::Chunks(bench.rng.next_u64() as u16),
+            };
+            session.next_launch(Conditions { calls, keeps_scratch: is_kept });
+            bench.launch(&mut *session, slots, &Extent::All, &name)?;
+            for slot in slots {
+                same_again(bench, &*session, *slot, &cases[*slot], &program, &first[*slot])?;
             }
-        }
-        for (slot, case) in cases.iter().enumerate() {
-            same_again(bench, &*session, slot, case, &program, &first[slot])?;
         }
         let middle = order.len() / 2;
         order.rotate_left(middle);
@@ -186,13 +185,16 @@ pub(super) fn workload(bench: &mut Bench<'_>, workload: &Workload) -> Result<Gat
     let mut gated = Gated { error: ErrorSize::default(), fastest_s: f64::INFINITY };
 
     let mut session = bench.open(&program, &cases)?;
+    let mut first = Vec::new();
     for (slot, case) in cases.iter().enumerate() {
         let clocked = bench.launch(&mut *session, &[slot], &Extent::All, name)?;
         gated.fastest_s = gated.fastest_s.min(clocked.elapsed_s);
         let judged = bench.judge(&*session, slot, case, &program, Stage::Gate, Look::All)?;
         gated.error = gated.error.worse(judged);
+        if slot == 0 {
+            first = outputs(&*session, slot, &program);
+        }
     }
-    let first = outputs(&*session, 0, &program);
     let is_negative = bench.rng.below(2) == 0;
     session.poison(0, Poison::finite(is_negative, &mut bench.rng));
     // Scratch holds what the last of the cases left, whose inputs were where these are now.

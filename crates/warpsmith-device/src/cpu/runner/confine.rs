@@ -137,8 +137,6 @@ pub(super) fn filter_for_running(arena: &Range<u64>) -> Result<BpfProgram, Strin
 
 /// Installs a filter on this thread, for good.
 pub(super) fn install(filter: &BpfProgram) -> Result<(), String> {
-    // First, since the other one may forbid installing any. Of two answers the stricter counts.
-    seccompiler::apply_filter(&refusals()?).map_err(text)?;
     seccompiler::apply_filter(filter).map_err(text)
 }
 
@@ -165,8 +163,6 @@ fn running_rules(arena: &Range<u64>) -> Result<Rules, String> {
         libc::SYS_rt_sigprocmask,
         libc::SYS_getpid,
         libc::SYS_gettid,
-        // Refused with an error; see `refusals`.
-        libc::SYS_sysinfo,
     ] {
         rules.insert(call, vec![]);
     }
@@ -201,24 +197,11 @@ fn running_rules(arena: &Range<u64>) -> Result<Rules, String> {
     Ok(rules)
 }
 
-/// Returns the filter that answers with an error what no harm comes of asking: how much memory there is, which
-/// the C library's `qsort` asks before it sorts much, and goes on without. The true answer tells how busy the
-/// machine is, which may be a message.
-fn refusals() -> Result<BpfProgram, String> {
-    let refused = SeccompAction::Errno(libc::ENOSYS as u32);
-    let rules = Rules::from([(libc::SYS_sysinfo, vec![])]);
-    let filter = SeccompFilter::new(rules, SeccompAction::Allow, refused, arch()?).map_err(text)?;
-    filter.try_into().map_err(text)
-}
-
-fn arch() -> Result<TargetArch, String> {
-    std::env::consts::ARCH.try_into().map_err(text)
-}
-
 /// Translates rules; whatever they do not name raises `SIGSYS`.
 fn program(rules: Rules) -> Result<BpfProgram, String> {
-    let filter = SeccompFilter::new(rules, SeccompAction::Trap, SeccompAction::Allow, arch()?)
-        .map_err(text)?;
+    let arch: TargetArch = std::env::consts::ARCH.try_into().map_err(text)?;
+    let filter =
+        SeccompFilter::new(rules, SeccompAction::Trap, SeccompAction::Allow, arch).map_err(text)?;
     filter.try_into().map_err(text)
 }
 
