@@ -193,6 +193,24 @@ fn the_readme_lists_every_cheat_with_its_verdict() {
     }
 }
 
+/// Counts that readers rely on are those of the folders.
+#[test]
+fn the_page_on_trust_counts_the_candidates() {
+    let page = labs_dir().join("../../docs/trust.md");
+    let page = fs::read_to_string(page).expect("the page is there");
+    let count = |folder: &str| {
+        let entries = fs::read_dir(labs_dir().join(folder).join("kernels")).expect("kernels");
+        let paths = entries.map(|entry| entry.expect("an entry").path());
+        paths.filter(|path| path.extension().is_some_and(|extension| extension == "toml")).count()
+    };
+    for folder in FURTHER_LABS.iter().copied().chain(["", "cuda"]) {
+        let name = format!("labs/_cheats/{folder}");
+        let target = if folder == "cuda" { "CUDA" } else { "CPU" };
+        let row = format!("| `{}` | {target} | {} |", name.trim_end_matches('/'), count(folder));
+        assert!(page.contains(&row), "docs/trust.md has no row that begins with\n{row}");
+    }
+}
+
 /// A lab and everything that judges its kernels.
 struct Gate {
     lab: Lab,
