@@ -34,9 +34,9 @@ struct Process {
     answers: Receiver<String>,
 }
 
-/// A worker has deadlines of its own for everything it runs; silence for longer than this is a
-/// defect of ours, and better an error than a campaign that hangs for ever.
-const SILENCE: Duration = Duration::from_secs(1800);
+/// A worker has deadlines of its own for everything it runs, and gives half of this to an evaluation as a whole;
+/// silence for longer is a defect of ours, and better an error than a campaign that hangs for ever.
+const SILENCE: Duration = Duration::from_secs(3600);
 
 /// How often whoever waits for an answer is asked whether to go on.
 const GLANCE: Duration = Duration::from_millis(100);

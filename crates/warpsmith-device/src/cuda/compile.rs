@@ -205,10 +205,18 @@ pub struct Resources {
     pub stack_bytes: u32,
 }
 
-/// Reads the compiler's resource report.
+/// What every message of the assembler's report begins with.
+const REPORT: &str = "ptxas info";
+
+/// Reads the assembler's resource report. A source can have the compiler print whatever it likes in a warning,
+/// before the assembler has its say: only the report's own lines count, and of a function the last.
 pub fn resources(log: &str) -> Vec<Resources> {
     let mut found: Vec<Resources> = Vec::new();
     for line in log.lines() {
+        // What a message goes on with is indented, behind the assembler's name if NVRTC passes it on.
+        if !line.starts_with("ptxas ") && !line.starts_with(' ') {
+            continue;
+        }
         let number_before = |what: &str| -> u32 {
             line.find(what)
                 .and_then(|at| line[..at].trim_end().rsplit([' ', ',']).next())
@@ -217,8 +225,10 @@ pub fn resources(log: &str) -> Vec<Resources> {
         };
         let quoted = line.split('\'').nth(1);
         if line.contains("Compiling entry function")
+            && line.starts_with(REPORT)
             && let Some(entry) = quoted
         {
+            found.retain(|function| function.entry != entry);
             found.push(Resources { entry: entry.to_string(), ..Resources::default() });
         } else if let Some(last) = found.last_mut() {
             if line.contains("bytes stack frame") {
@@ -226,7 +236,7 @@ pub fn resources(log: &str) -> Vec<Resources> {
                 last.spill_bytes =
                     number_before("bytes spill stores") + number_before("bytes spill loads");
             }
-            if line.contains("registers") && line.contains("Used") {
+            if line.starts_with(REPORT) && line.contains("registers") && line.contains("Used") {
                 last.registers = number_before("registers");
                 last.static_smem_bytes = number_before("bytes smem");
             }
@@ -250,5 +260,11 @@ fn resources_are_read_from_the_report() {
         static_smem_bytes: 1024,
         stack_bytes: 16,
     };
-    assert_eq!(resources(log), [expected]);
+    assert_eq!(resources(log), [expected.clone()]);
+    // What a source has the compiler say.
+    let words = "rows.cu(1): warning #1105-D: #warning directive: Compiling entry function 'attention_fwd'\n\
+                 rows.cu(2): warning #1105-D: #warning directive: Used 255 registers\n\
+                 ptxas info    : Compiling entry function 'attention_fwd' for 'sm_90a'\n\
+                 ptxas info    : Used 255 registers";
+    assert_eq!(resources(&format!("{words}\n{log}")), [expected]);
 }

@@ -394,17 +394,17 @@ impl Drop for Module {
     }
 }
 
-/// Counts the parameters of a function.
-pub(super) fn count_parameters(function: sys::CUfunction) -> usize {
+/// Returns the size of each of a function's parameters, in bytes.
+pub(super) fn parameter_sizes(function: sys::CUfunction) -> Vec<usize> {
     let (mut offset, mut size) = (0, 0);
-    let mut count = 0;
+    let mut sizes = Vec::new();
     // SAFETY: the function is live; the driver refuses an index beyond the last parameter.
-    while unsafe { sys::cuFuncGetParamInfo(function, count, &raw mut offset, &raw mut size) }
+    while unsafe { sys::cuFuncGetParamInfo(function, sizes.len(), &raw mut offset, &raw mut size) }
         == sys::CUresult::CUDA_SUCCESS
     {
-        count += 1;
+        sizes.push(size);
     }
-    count
+    sizes
 }
 
 /// Allows a function this much dynamic shared memory.

@@ -83,6 +83,10 @@ pub(super) fn failure(error: DriverError) -> Failure {
         | code::CUDA_ERROR_ILLEGAL_INSTRUCTION
         | code::CUDA_ERROR_ASSERT
         | code::CUDA_ERROR_TENSOR_MEMORY_LEAK => FailureKind::Faulted,
+        // Hardware fails whoever runs on it.
+        code::CUDA_ERROR_ECC_UNCORRECTABLE | code::CUDA_ERROR_NVLINK_UNCORRECTABLE => {
+            FailureKind::Broken
+        }
         // Whatever it is called, a kernel was running.
         _ if [driver::RUNNING, driver::PREPARING].contains(&error.doing) => FailureKind::Faulted,
         _ if driver::is_about_a_kernel(error.doing) => FailureKind::Refused,
@@ -133,6 +137,14 @@ mod tests {
         }
         let refused = failure(failed("launching", CUresult::CUDA_ERROR_INVALID_VALUE));
         assert_eq!(before_any_launch(refused).kind, FailureKind::Refused);
+    }
+
+    #[test]
+    fn what_hardware_does_is_no_candidates_crash() {
+        let broken = failed(driver::RUNNING, CUresult::CUDA_ERROR_ECC_UNCORRECTABLE);
+        assert_eq!(failure(broken).kind, FailureKind::Broken);
+        let unknown = failed(driver::RUNNING, CUresult::CUDA_ERROR_UNKNOWN);
+        assert_eq!(failure(unknown).kind, FailureKind::Faulted);
     }
 
     #[test]

@@ -348,7 +348,10 @@ impl Cuda {
         process.alive()?;
         while self.spares.len() < SPARES {
             let mut spare = make();
-            spare.alive()?;
+            // One that does not start now is tried again by whoever needs it.
+            if spare.alive().is_err() {
+                break;
+            }
             self.spares.push(spare);
         }
         // Whatever befell a process before a candidate is let in is not the candidate's doing.

@@ -9,6 +9,7 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use warpsmith_model::CrashCause;
@@ -25,6 +26,38 @@ use crate::target::{CaseId, Fault, Program};
 
 /// How long a process may take to end after it hung up: the driver clears its context away meanwhile.
 const LAST_BREATH: Duration = Duration::from_secs(5);
+
+/// How long somebody waits for the memory of processes that were killed.
+const CLEARING: Duration = Duration::from_secs(15);
+
+/// How many processes were killed and have not ended: their contexts hold memory of the device until then.
+static N_CLEARING: Mutex<usize> = Mutex::new(0);
+static CLEARED: Condvar = Condvar::new();
+
+/// Waits until all that were killed have ended, or for this long; false where there were none.
+fn wait_for_the_killed(limit: Duration) -> bool {
+    let n_clearing = N_CLEARING.lock().unwrap_or_else(PoisonError::into_inner);
+    if *n_clearing == 0 {
+        return false;
+    }
+    let waited = CLEARED.wait_timeout_while(n_clearing, limit, |n_clearing| *n_clearing > 0);
+    drop(waited.unwrap_or_else(PoisonError::into_inner));
+    true
+}
+
+fn count_killed(change: impl FnOnce(&mut usize)) {
+    change(&mut N_CLEARING.lock().unwrap_or_else(PoisonError::into_inner));
+    CLEARED.notify_all();
+}
+
+/// Says whether a failure may be for want of what killed processes still hold, and the question may be asked again:
+/// a process that did not come as far as having a context has done nothing, and what did not fit was not kept.
+fn is_for_want_of_room(ask: &Ask, talked: &io::Result<Reply>) -> bool {
+    let Ok(Reply::Failed(failure)) = talked else { return false };
+    let is_kept = matches!(ask, Ask::Stage { .. } | Ask::StageShared { .. } | Ask::Open { .. });
+    failure.kind == FailureKind::NoDevice
+        || is_kept && failure.message.contains("CUDA_ERROR_OUT_OF_MEMORY")
+}
 
 /// A process with a context, and its successors.
 #[derive(Debug)]
@@ -152,8 +185,16 @@ impl Drop for Running {
         process::kill_descendants(child.id() as i32);
         // Fails only for a process that has ended already.
         let _ = child.kill();
-        // The driver takes its time to clear a context away, and nobody needs to wait for that.
-        std::thread::spawn(move || child.wait());
+        // The driver takes its time to clear a context away, and only those who lack room wait for that.
+        count_killed(|n_clearing| *n_clearing += 1);
+        let wait = move || {
+            let _ = child.wait();
+            count_killed(|n_clearing| *n_clearing -= 1);
+        };
+        if std::thread::Builder::new().spawn(wait).is_err() {
+            // The child is nobody's now, and ends all the same.
+            count_killed(|n_clearing| *n_clearing -= 1);
+        }
     }
 }
 
@@ -292,15 +333,35 @@ impl DeviceProcess {
         payload: &[&[u8]],
         deadline: Duration,
     ) -> Result<Reply, Fault> {
-        self.alive()?;
-        let talked = self.talk(ask, payload, None, deadline);
+        let talked = self.talk_with_room(ask, payload, None, deadline)?;
         self.understand(talked, deadline)
     }
 
     /// Asks, with a descriptor behind the question.
     fn ask_sharing(&mut self, ask: &Ask, descriptor: BorrowedFd<'_>) -> Result<Reply, Fault> {
-        let talked = self.talk(ask, &[], Some(descriptor), PATIENCE);
+        let talked = self.talk_with_room(ask, &[], Some(descriptor), PATIENCE)?;
         self.understand(talked, PATIENCE)
+    }
+
+    /// Talks, and talks again where room was lacking that killed processes have given back meanwhile: what they took
+    /// is not for whoever comes after them to answer for.
+    fn talk_with_room(
+        &mut self,
+        ask: &Ask,
+        payload: &[&[u8]],
+        descriptor: Option<BorrowedFd<'_>>,
+        deadline: Duration,
+    ) -> Result<io::Result<Reply>, Fault> {
+        self.alive()?;
+        let talked = self.talk(ask, payload, descriptor, deadline);
+        if !is_for_want_of_room(ask, &talked) || !wait_for_the_killed(CLEARING) {
+            return Ok(talked);
+        }
+        if matches!(&talked, Ok(Reply::Failed(failure)) if failure.kind == FailureKind::NoDevice) {
+            self.running = None;
+            self.alive()?;
+        }
+        Ok(self.talk(ask, payload, descriptor, deadline))
     }
 
     /// Tells what an answer, or its absence, means.
@@ -406,6 +467,26 @@ mod tests {
         let mut process = DeviceProcess::new(Some(exe), &[]);
         let late = process.ask(&Ask::Limits, &[], Duration::from_millis(50));
         assert!(matches!(late, Err(Fault::TimedOut { .. })), "{late:?}");
+    }
+
+    #[test]
+    fn whoever_lacks_room_waits_for_those_that_were_killed() {
+        let failed = |kind, message: &str| {
+            let message = message.to_string();
+            Ok(Reply::Failed(super::super::wire::Failure { kind, message }))
+        };
+        let full = "allocating: out of memory (CUDA_ERROR_OUT_OF_MEMORY)";
+        let stage = Ask::Stage { case: 0, sizes: Vec::new() };
+        assert!(is_for_want_of_room(&stage, &failed(FailureKind::OutOfMemory, full)));
+        assert!(is_for_want_of_room(&Ask::Describe, &failed(FailureKind::NoDevice, "none")));
+        assert!(!is_for_want_of_room(&stage, &failed(FailureKind::Broken, "no such case")));
+        assert!(!is_for_want_of_room(&Ask::Limits, &failed(FailureKind::OutOfMemory, full)));
+
+        let mut process = DeviceProcess::new(Some("/bin/sleep".into()), &["/bin/sleep".into()]);
+        process.alive().expect("started");
+        drop(process);
+        wait_for_the_killed(Duration::from_secs(20));
+        assert!(!wait_for_the_killed(Duration::from_secs(20)), "all of them have ended");
     }
 
     #[test]

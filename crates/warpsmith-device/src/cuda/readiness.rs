@@ -15,9 +15,15 @@ pub fn sanitizers(parts_dir: &Path) -> Result<Sanitizers, Fault> {
     sanitizer::describe(parts_dir)
 }
 
-/// Makes sure that a driver for this CUDA version loads what the toolkit's compiler makes. Where there is
+/// The first CUDA version whose driver has every function that is called here.
+const LEAST_DRIVER: Version = Version { major: 12, minor: 8 };
+
+/// Makes sure that a driver for this CUDA version has what is called of it, and loads what the toolkit's compiler makes. Where there is
 /// no toolkit, there is nothing that it could not load.
 pub fn check_driver(parts_dir: &Path, driver: &str) -> Result<(), Fault> {
+    if let Some(words) = outdated(driver) {
+        return Err(Fault::Unavailable(words));
+    }
     let Ok(toolkit) = toolkit::find(parts_dir) else { return Ok(()) };
     // A compiler that does not say its version says so when the environment is described.
     let Ok(nvrtc) = identity::nvrtc_version(&toolkit) else { return Ok(()) };
@@ -25,6 +31,16 @@ pub fn check_driver(parts_dir: &Path, driver: &str) -> Result<(), Fault> {
         None => Ok(()),
         Some(words) => Err(Fault::Unavailable(format!("{words} ({})", toolkit.nvrtc.display()))),
     }
+}
+
+fn outdated(driver: &str) -> Option<String> {
+    let driver = Version::parse(driver)?;
+    ((driver.major, driver.minor) < (LEAST_DRIVER.major, LEAST_DRIVER.minor)).then(|| {
+        format!(
+            "the driver is for CUDA {driver}, and Warpsmith needs {LEAST_DRIVER} or later: install a newer \
+             driver"
+        )
+    })
 }
 
 /// Says what is wrong where a driver is too old for a compiler: machine code of a later major version is
@@ -70,6 +86,18 @@ mod tests {
             mismatch("12.4", nvrtc).expect("too old"),
             "the driver is for CUDA 12.4 and cannot load what NVRTC 13.0 compiles: install a driver \
              for CUDA 13 or later, or name a toolkit of CUDA 12 with --cuda-home"
+        );
+    }
+
+    #[test]
+    fn a_driver_that_lacks_functions_is_told_so() {
+        assert_eq!(outdated("12.8"), None);
+        assert_eq!(outdated("13.0"), None);
+        assert_eq!(outdated(""), None, "nobody knows");
+        let words = outdated("12.4").expect("too old");
+        assert!(
+            words.starts_with("the driver is for CUDA 12.4, and Warpsmith needs 12.8"),
+            "{words}"
         );
     }
 

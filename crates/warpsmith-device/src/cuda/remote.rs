@@ -1,7 +1,6 @@
 //! A session in a device process, seen from the worker.
 
 use std::collections::BTreeMap;
-use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -10,6 +9,7 @@ use warpsmith_model::lab::Role;
 use warpsmith_model::rng::Rng;
 
 use super::process::{DeviceProcess, Window, Windows};
+use super::server::WARM_UPS;
 use super::wire::{Ask, Clock, Reply, Spoilt};
 use super::{PATIENCE, broken, misuse, module_of, session_plan};
 use crate::poison::Poison;
@@ -148,8 +148,8 @@ impl CudaSession {
     fn process(&self) -> Result<MutexGuard<'_, DeviceProcess>, Fault> {
         let process = self.place.device.lock().unwrap_or_else(PoisonError::into_inner);
         if process.number != self.number || process.running.is_none() {
-            let source = io::Error::other("the device process that had this session has ended");
-            return Err(Fault::Broken { what: "using the device".to_string(), source });
+            // What a launch does to its process is that launch's answer; this one ended between two of them.
+            return Err(Fault::Crashed(CrashCause::from_outside()));
         }
         Ok(process)
     }
@@ -178,7 +178,10 @@ impl CudaSession {
         let poisons = slots.iter().map(|slot| self.poisons[*slot].take()).collect();
         let slots = slots.to_vec();
         let ask = Ask::Launch { session: self.place.session, slots, poisons, clock };
-        let reply = self.process()?.ask(&ask, &[], self.place.deadline)?;
+        // A warm reading is one batch like any other, and several that warm up.
+        let batches = if clock == Clock::Warm { WARM_UPS + 1 } else { 1 };
+        let deadline = self.place.deadline * batches as u32;
+        let reply = self.process()?.ask(&ask, &[], deadline)?;
         let (clocked, spoilt) = match reply {
             Reply::Clocked { seconds, state, spoilt } => {
                 (Clocked { elapsed_s: seconds, ticks: None, waited_s: 0.0, state }, spoilt)

@@ -38,7 +38,7 @@ pub const DEVICE_ARGUMENT: &str = "__cuda";
 const FLUSH_FACTOR: usize = 2;
 
 /// Launches that warm the caches before a warm reading.
-const WARM_UPS: usize = 4;
+pub(super) const WARM_UPS: usize = 4;
 
 /// How often each algorithm that a library proposes is timed before one is chosen.
 const CHOOSING_ROUNDS: usize = 5;

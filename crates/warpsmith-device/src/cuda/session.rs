@@ -3,7 +3,7 @@
 //! Every launch finds other surroundings: the module is loaded anew, so that its variables hold nothing;
 //! inputs, outputs and scratch are at other addresses or have other contents; nothing else is mapped.
 
-use cudarc::driver::sys::{CUfunction, CUstream};
+use cudarc::driver::sys::{CUfunction, CUstream, CUtensorMap};
 use warpsmith_model::DType;
 use warpsmith_model::rng::Rng;
 
@@ -12,7 +12,7 @@ use super::arena::{
 };
 use super::cublaslt::{Matrices, Product, Proposal};
 use super::driver::{self, Argument, Buffer, Context, DriverError, Extents, MapShape, Module};
-use super::failure::{failure, memory_failure, no_case};
+use super::failure::{failure, memory_failure, no_case, scratch_failure};
 use super::mapped::PAGE_BYTES;
 use super::ranges::{Range, Ranges};
 use super::vault::Vault;
@@ -336,6 +336,13 @@ impl Session {
     fn separate(&mut self, items: &[Item]) -> Result<(), Failure> {
         self.memory = Memory::None;
         let allocate = |bytes: usize| Buffer::new(bytes).map_err(failure);
+        // It fitted before a tool watched, so what does not now is the kernel's own wish.
+        let allocate_for = |owner: Owner, bytes: usize| match owner {
+            Owner::Scratch(_) => {
+                Buffer::new(bytes).map_err(|error| scratch_failure(error, bytes as u64))
+            }
+            Owner::Input { .. } | Owner::Output { .. } => allocate(bytes),
+        };
         let mut gaps = Vec::new();
         let mut buffers: Vec<(Owner, Buffer)> = Vec::new();
         for group in drawn_groups(items, &mut self.rng) {
@@ -348,7 +355,7 @@ impl Session {
             }
             for Item { owner, bytes } in group {
                 gaps.push(allocate(guard_bytes(&mut self.rng))?);
-                let mut buffer = allocate(bytes)?;
+                let mut buffer = allocate_for(owner, bytes)?;
                 // What has pages of its own may lie right behind another such thing, however wide a gap
                 // there is among what is smaller: then nobody sees that a kernel goes beyond either.
                 for _ in 0..MOST_GAPS {
@@ -361,7 +368,7 @@ impl Session {
                         drop(buffer);
                         gaps.push(allocate(OWN_PAGES_BYTES)?);
                     }
-                    buffer = allocate(bytes)?;
+                    buffer = allocate_for(owner, bytes)?;
                 }
                 buffers.push((owner, buffer));
             }
@@ -523,16 +530,9 @@ pub(super) fn load_kernel(
     let mut functions = Vec::new();
     for launch in &plan.launches {
         let function = module.function(&launch.entry).map_err(failure)?;
-        let passed = plan.tensors.len()
-            + plan.axes.len()
-            + plan.scalars.len()
-            + plan.scratch.len()
-            + plan.maps.len();
-        let taken = driver::count_parameters(function);
-        if taken != passed {
-            let entry = &launch.entry;
-            let message = format!("`{entry}` takes {taken} parameters; the lab passes {passed}");
-            return Err(Failure { kind: FailureKind::Refused, message });
+        let taken = driver::parameter_sizes(function);
+        if let Some(words) = mistaken_parameters(&launch.entry, &taken, &passed_sizes(plan)) {
+            return Err(Failure { kind: FailureKind::Refused, message: words });
         }
         if launch.smem > smem_per_block {
             let message = format!(
@@ -549,6 +549,44 @@ pub(super) fn load_kernel(
     Ok(Work::Kernel { _module: module, functions })
 }
 
+/// Returns the sizes of what [`Slots::arguments`] passes, in its order, each with what it is.
+fn passed_sizes(plan: &SessionPlan) -> Vec<(usize, &'static str)> {
+    let mut passed = vec![(size_of::<u64>(), "a pointer"); plan.tensors.len()];
+    passed.extend(vec![(size_of::<i32>(), "an int"); plan.axes.len()]);
+    passed.extend(plan.scalars.iter().map(|scalar| match scalar {
+        ScalarWire::Single(_) => (size_of::<f32>(), "a float"),
+        ScalarWire::Double(_) => (size_of::<f64>(), "a double"),
+        ScalarWire::Long(_) => (size_of::<i64>(), "a long long"),
+    }));
+    passed.extend(vec![(size_of::<u64>(), "a pointer"); plan.scratch.len()]);
+    passed.extend(vec![(size_of::<CUtensorMap>(), "a tensor map"); plan.maps.len()]);
+    passed
+}
+
+/// Says how the parameters that an entry takes differ from those that it is passed. The driver copies as many bytes
+/// as the entry declares, so one that is too large would be filled with whatever lies behind the argument in this
+/// process's memory: what other launches are passed, and how many there are.
+fn mistaken_parameters(
+    entry: &str,
+    taken: &[usize],
+    passed: &[(usize, &'static str)],
+) -> Option<String> {
+    if taken.len() != passed.len() {
+        return Some(format!(
+            "`{entry}` takes {} parameters; the lab passes {}",
+            taken.len(),
+            passed.len()
+        ));
+    }
+    let idx = (0..taken.len()).find(|idx| taken[*idx] != passed[*idx].0)?;
+    let (size, what) = passed[idx];
+    Some(format!(
+        "parameter {} of `{entry}` has {} bytes; the lab passes {what}, which has {size}",
+        idx + 1,
+        taken[idx]
+    ))
+}
+
 fn no_memory() -> Failure {
     let message = "a session has no memory for what is asked of it".to_string();
     Failure { kind: FailureKind::Broken, message }
@@ -558,6 +596,20 @@ fn no_memory() -> Failure {
 mod tests {
     use super::*;
     use crate::poison;
+
+    #[test]
+    fn a_parameter_of_another_size_than_the_argument_is_refused() {
+        let passed = [(8, "a pointer"), (4, "an int"), (4, "a float")];
+        assert_eq!(mistaken_parameters("rows", &[8, 4, 4], &passed), None);
+        assert_eq!(
+            mistaken_parameters("rows", &[8, 4], &passed).as_deref(),
+            Some("`rows` takes 2 parameters; the lab passes 3")
+        );
+        assert_eq!(
+            mistaken_parameters("rows", &[8, 32000, 4], &passed).as_deref(),
+            Some("parameter 2 of `rows` has 32000 bytes; the lab passes an int, which has 4")
+        );
+    }
 
     #[test]
     fn outputs_hold_what_is_asked_for_or_nan_and_then_numbers_of_either_sign() {

@@ -1,12 +1,15 @@
 //! Runs kernels in a process that belongs to somebody else: a profiler or a sanitizer.
 
 use std::ffi::OsString;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::process::DeviceProcess;
 use super::wire::Floor;
 use super::{Cuda, misuse, not_staged};
 use crate::target::{CaseId, Fault, Program, Watched};
+
+/// How long all launches under one watcher may take: each has a deadline, and there are hundreds.
+const WATCH_LIMIT: Duration = Duration::from_secs(600);
 
 impl Cuda {
     /// Runs as [`crate::Target::watch`] does, with memory as the watcher needs it.
@@ -20,7 +23,12 @@ impl Cuda {
         let mut process = DeviceProcess::new(self.config.device_exe.clone(), watcher);
         process.lay_floor(floor)?;
         let (mut n_run, mut fault) = (0, None);
+        let began = Instant::now();
         for same in runs.chunk_by(is_same) {
+            if began.elapsed() > WATCH_LIMIT {
+                fault = Some(Fault::TimedOut { limit_s: WATCH_LIMIT.as_secs_f64() });
+                break;
+            }
             let (program, case) = &same[0];
             if program.grid.is_none() {
                 return Err(misuse("only kernels are watched"));

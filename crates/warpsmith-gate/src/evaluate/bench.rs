@@ -22,6 +22,10 @@ use crate::clock;
 use crate::corpus::{Case, Corpus};
 use crate::error::GateError;
 
+/// What one evaluation may take as a whole. Each launch has a deadline of its own; a kernel that stays below it in
+/// hundreds of them would occupy the device for hours.
+const EVALUATION_LIMIT: Duration = Duration::from_secs(1800);
+
 /// Why an evaluation ends before its end.
 #[derive(Debug)]
 pub(crate) enum Stop {
@@ -235,6 +239,7 @@ pub(crate) struct Bench<'a> {
     pub(crate) stays: bool,
     builds: Vec<Build>,
     blobs: Vec<Blob>,
+    began: Instant,
     pub(crate) launch_s: f64,
     /// Seconds that opening sessions took.
     pub(crate) opening_s: f64,
@@ -292,6 +297,7 @@ impl<'a> Bench<'a> {
             stays: false,
             builds: Vec::new(),
             blobs: Vec::new(),
+            began: Instant::now(),
             launch_s: 0.0,
             opening_s: 0.0,
             notes,
@@ -399,6 +405,7 @@ impl<'a> Bench<'a> {
         let _step = trace::step("opening a session");
         let deadline = Duration::from_secs_f64(self.limits.launch_deadline_s);
         let workload = &cases[0].shape.name;
+        self.has_time(workload)?;
         let ids: Vec<CaseId> = cases.iter().map(|case| case.id).collect();
         let surroundings = match (self.shares, self.stays && self.stayed) {
             (true, _) => Surroundings::Shared,
@@ -412,6 +419,16 @@ impl<'a> Bench<'a> {
         opened.map_err(|fault| launch_outcome(&self.subject, workload, fault))
     }
 
+    /// Lets the next session be opened where none has been.
+    pub(super) fn leave(&mut self) {
+        self.stayed = false;
+    }
+
+    /// Makes sure that the evaluation as a whole has not taken too long.
+    pub(crate) fn has_time(&self, workload: &str) -> Result<(), Stop> {
+        in_time(self.began.elapsed(), workload)
+    }
+
     /// Launches, and counts the time.
     pub(crate) fn launch(
         &mut self,
@@ -421,6 +438,7 @@ impl<'a> Bench<'a> {
         workload: &str,
     ) -> Result<Clocked, Stop> {
         let _step = trace::step("launching");
+        self.has_time(workload)?;
         let clocked = session
             .launch(slots, extent)
             .map_err(|fault| launch_outcome(&self.subject, workload, fault))?;
@@ -520,6 +538,15 @@ impl<'a> Bench<'a> {
     }
 }
 
+fn in_time(spent: Duration, workload: &str) -> Result<(), Stop> {
+    if spent <= EVALUATION_LIMIT {
+        return Ok(());
+    }
+    let workload = format!("{workload}, as the whole evaluation did");
+    let limit_s = EVALUATION_LIMIT.as_secs_f64();
+    Err(Stop::Outcome(Box::new(Outcome::TimedOut { workload, limit_s })))
+}
+
 /// Returns the outcome of a candidate whose compiler came to no end, with the log that it names.
 pub fn compiler_timed_out(limit_s: f64) -> (Outcome, Blob) {
     let log = Blob::new(String::new());
@@ -613,4 +640,18 @@ fn unequal_bytes(kind: MismatchKind, plan: &TensorPlan) -> Wrong {
         wrong: 1,
         total: plan.elements() as u64,
     }
+}
+
+#[cfg(test)]
+#[test]
+fn an_evaluation_that_takes_too_long_is_its_candidates_outcome() {
+    assert!(in_time(EVALUATION_LIMIT, "square").is_ok());
+    let Err(Stop::Outcome(outcome)) = in_time(EVALUATION_LIMIT + Duration::from_secs(1), "square")
+    else {
+        panic!("it is over");
+    };
+    assert_eq!(
+        outcome.describe(),
+        "timed out on square, as the whole evaluation did: no answer within 1800 s"
+    );
 }

@@ -284,6 +284,7 @@ impl Gate<'_> {
         further: usize,
         deadline: Duration,
     ) -> Result<Bill, Stop> {
+        bench.has_time(&names(runs))?;
         Ok(match self.sanitize(bench, tool, runs, further, deadline)? {
             Sanitized::Clean => Bill::Clean,
             Sanitized::Flagged(flaw) => return Err(self.flagged(bench, tool, runs, further, flaw)),
