@@ -128,7 +128,8 @@ pub enum Surroundings {
     Shared,
     /// Nobody.
     Fresh,
-    /// Those of the last session that was opened in fresh or kept surroundings, and who opens it is the same.
+    /// Those of the last session that was opened in fresh or kept surroundings, and who opens it is the same; where
+    /// every session has a process of its own, one whose heap is as if somebody had used it.
     Kept,
 }
 
@@ -197,7 +198,8 @@ pub enum Calls {
     /// As many as the contract says.
     #[default]
     Chunk,
-    /// A few times as many, now more, now fewer; the number decides.
+    /// A few times as many, now more, now fewer, from the first to the last or the other way round; the number
+    /// decides.
     Chunks(u16),
     /// All of them.
     Whole,

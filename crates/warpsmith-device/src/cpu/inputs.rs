@@ -80,6 +80,11 @@ impl Inputs {
         self.file.file.as_fd()
     }
 
+    /// Overwrites all that the slots hold, before a runner maps them: a constructor looks before the first launch.
+    pub(crate) fn clear(&mut self) {
+        self.fill(&[], INPUT_SLACK);
+    }
+
     /// Puts the contents of these cases into the slots, in this order, and nothing else; the bytes beside them
     /// are all this one.
     pub(crate) fn fill(&mut self, cases: &[usize], slack: u8) {

@@ -65,6 +65,7 @@ pub use toolchain::compilers;
 
 use crate::sys::memory::MemoryFile;
 use crate::sys::process::allowed_cpus;
+use crate::system_seed;
 use crate::target::{
     Artifact, CaseId, Contents, Fault, Program, Session, Surroundings, Target, TensorPlan, Unit,
 };
@@ -306,18 +307,28 @@ impl Target for Cpu {
         self.open_few(Surroundings::Fresh, program, cases, cases.len(), deadline)
     }
 
+    fn open_in(
+        &mut self,
+        surroundings: Surroundings,
+        program: &Program,
+        cases: &[CaseId],
+        deadline: Duration,
+    ) -> Result<Box<dyn Session>, Fault> {
+        self.open_few(surroundings, program, cases, cases.len(), deadline)
+    }
+
     fn open_few(
         &mut self,
-        _surroundings: Surroundings,
+        surroundings: Surroundings,
         program: &Program,
         cases: &[CaseId],
         together: usize,
         deadline: Duration,
     ) -> Result<Box<dyn Session>, Fault> {
-        match self.open_once(program, cases, together, deadline) {
+        match self.open_once(surroundings, program, cases, together, deadline) {
             // Somebody else's doing, before the candidate did anything.
             Err(Fault::Crashed(cause)) if cause.is_from_outside() => {
-                self.open_once(program, cases, together, deadline)
+                self.open_once(surroundings, program, cases, together, deadline)
             }
             opened => opened,
         }
@@ -327,6 +338,7 @@ impl Target for Cpu {
 impl Cpu {
     fn open_once(
         &mut self,
+        surroundings: Surroundings,
         program: &Program,
         cases: &[CaseId],
         together: usize,
@@ -340,10 +352,12 @@ impl Cpu {
         let loadable = self.sealed_artifact(&program.artifact)?;
         let deferred = loadable.deferred.clone();
         let artifact_file = loadable.file.reopen().map_err(broken("opening a compiled kernel"))?;
-        let plan = session_plan(Some((program, deferred)), &arena, n_slots, &self.cpus);
+        let mut plan = session_plan(Some((program, deferred)), &arena, n_slots, &self.cpus);
+        // A process here is always new; that somebody was in it before shows in its heap.
+        plan.heap_noise = (surroundings == Surroundings::Kept).then(|| system_seed() as u8);
         let preparing = broken("preparing a session");
         let (control_file, page) = ControlPage::create(CONTROL_WORDS).map_err(&preparing)?;
-        let outputs = Outputs::create(arena, &program.tensors, cases.len(), &mut self.shelf)
+        let mut outputs = Outputs::create(arena, &program.tensors, cases.len(), &mut self.shelf)
             .map_err(capacity::memory_fault)?;
         let mut contents = Vec::new();
         for case in cases {
@@ -353,8 +367,10 @@ impl Cpu {
             }
             contents.push(Arc::clone(&staged.contents));
         }
-        let inputs = Inputs::create(&program.tensors, contents, n_slots, &mut self.input_shelf)
+        let mut inputs = Inputs::create(&program.tensors, contents, n_slots, &mut self.input_shelf)
             .map_err(capacity::memory_fault)?;
+        outputs.clear();
+        inputs.clear();
         let files: [BorrowedFd<'_>; 4] = [
             control_file.as_fd(),
             artifact_file.as_fd(),
@@ -489,6 +505,7 @@ fn session_plan(
         arena_bytes: arena.bytes,
         overlays,
         stacks,
+        heap_noise: None,
         program,
     }
 }
@@ -506,6 +523,7 @@ fn probe(config: &CpuConfig, cpus: &[usize]) -> Result<Hello, Fault> {
         arena_bytes: 0,
         overlays: Vec::new(),
         stacks: Vec::new(),
+        heap_noise: None,
         program: None,
     };
     runner

@@ -5,7 +5,8 @@
 //! used before; with files of their own, a kernel that was compared with itself was up to 1.4 times as
 //! fast in the place whose memory had been used before.
 //!
-//! Only one of them runs at a time. Before every launch the file is *prepared*: wherever another session
+//! Only one of them runs at a time. Before a process gets the file it is *cleared*: a constructor of the
+//! candidate's runs before any launch, and would find what others left. Before every launch it is *prepared*: wherever another session
 //! could write is overwritten, the outputs of what is launched are poisoned, and scratch holds noise. So
 //! nobody sees another's answers, or what an earlier process of its own left, every launch finds memory in
 //! the same state, and outputs are there to be looked at until another session launches.
@@ -106,6 +107,15 @@ impl Outputs {
         self.placed.iter().position(|placed| *placed == case)
     }
 
+    /// Makes the file this session's and overwrites what others could have written, before its runner maps it.
+    pub(crate) fn clear(&mut self) {
+        self.file.claimed_by.set(self.session);
+        let ours = self.arena.regions.iter().filter(is_shared).map(file_range).collect();
+        for range in self.file.mapped.replace(ours) {
+            self.file.overwrite(range, fill_canary);
+        }
+    }
+
     /// Makes the file this session's, before its runner is woken to launch these cases, which have slots.
     pub(crate) fn prepare(&mut self, cases: &[usize], keeps_scratch: bool, rng: &mut Rng) {
         let launched = |slot: usize| self.placed.get(slot).filter(|case| cases.contains(case));
@@ -118,9 +128,7 @@ impl Outputs {
         if !was_ours {
             let again: Vec<Range<usize>> =
                 self.arena.regions.iter().filter(is_prepared).map(file_range).collect();
-            let is_output =
-                |region: &&Region| matches!(region.owner, Owner::Output(..) | Owner::Scratch(_));
-            let ours = self.arena.regions.iter().filter(is_output).map(file_range).collect();
+            let ours = self.arena.regions.iter().filter(is_shared).map(file_range).collect();
             let theirs = self.file.mapped.replace(ours);
             for range in theirs.into_iter().filter(|range| !again.contains(range)) {
                 self.file.overwrite(range, fill_canary);
@@ -202,6 +210,11 @@ impl Outputs {
     }
 }
 
+/// Says whether a region is in the file.
+fn is_shared(region: &&Region) -> bool {
+    matches!(region.owner, Owner::Output(..) | Owner::Scratch(_))
+}
+
 /// Returns where a region lies in its file.
 fn file_range(region: &Region) -> Range<usize> {
     region.file_offset..region.file_offset + region.block.mapped_bytes
@@ -254,16 +267,14 @@ mod tests {
     /// Writes wherever a candidate could, whatever it was told to launch.
     fn write_everywhere(outputs: &Outputs) {
         for region in &outputs.arena.regions {
-            if matches!(region.owner, Owner::Output(..) | Owner::Scratch(_)) {
+            if is_shared(&region) {
                 outputs.file.overwrite(file_range(region), |pages| pages.fill(ANSWER));
             }
         }
     }
 
     fn holds_answers(outputs: &Outputs) -> bool {
-        let regions = outputs.arena.regions.iter();
-        let mut shared =
-            regions.filter(|it| matches!(it.owner, Owner::Output(..) | Owner::Scratch(_)));
+        let mut shared = outputs.arena.regions.iter().filter(is_shared);
         shared.any(|it| outputs.file.read(file_range(it)).windows(64).any(|it| it == [ANSWER; 64]))
     }
 
@@ -286,6 +297,23 @@ mod tests {
         third.place(&[0, 1]);
         third.prepare(&[0, 1], false, &mut rng);
         assert!(!holds_answers(&third));
+    }
+
+    #[test]
+    fn a_process_that_has_launched_nothing_yet_finds_nothing_and_leaves_nothing() {
+        let (mut shelf, mut rng) = (Shelf::default(), Rng::new(1));
+        let mut first = session(&mut shelf, 4);
+        first.clear();
+        first.place(&[0, 1]);
+        first.prepare(&[0, 1], false, &mut rng);
+        write_everywhere(&first);
+        let mut second = session(&mut shelf, 2);
+        second.clear();
+        assert!(!holds_answers(&second), "its constructor looks before its first launch");
+        // What a constructor writes does not reach the one that was there before it, either.
+        write_everywhere(&second);
+        first.prepare(&[0], false, &mut rng);
+        assert!(!holds_answers(&first));
     }
 
     #[test]

@@ -22,6 +22,8 @@ pub(crate) struct Plan {
     pub(crate) overlays: Vec<OverlayPlan>,
     /// From the arena's start to the bottom of each thread's stack.
     pub(crate) stacks: Vec<usize>,
+    /// What the heap is filled with that is allocated and given back, as if somebody had used it before.
+    pub(crate) heap_noise: Option<u8>,
     /// What to run; absent when the runner shall only say how well it is confined, or, with stacks for
     /// threads, when it is there to show what commands cost by themselves.
     pub(crate) program: Option<ProgramPlan>,

@@ -9,6 +9,7 @@
 
 mod confine;
 mod floating_point;
+mod heap;
 mod pool;
 mod privileges;
 mod signals;
@@ -118,6 +119,10 @@ fn prepare(received: Received) -> Result<(), Failure> {
     let arena = build_arena(&plan, &files).map_err(broken("building the arena"))?;
     let protected = arena as u64..(arena + plan.arena_bytes) as u64;
     let filter = confine::filter_for_running(&protected);
+    heap::look_up_policy().map_err(broken("preparing the heap"))?;
+    if let Some(noise) = plan.heap_noise {
+        heap::hold_noise(noise);
+    }
     let pool = Pool::start(page, &plan, arena, filter.clone().ok())
         .map_err(broken("starting the threads"))?;
     // This thread runs constructors, and must not be one processor more than the candidate may have.

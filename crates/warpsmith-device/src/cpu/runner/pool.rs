@@ -186,28 +186,29 @@ impl Pool {
     }
 
     /// Takes chunks of blocks until none are left. A call may get several: a kernel that looks at the first
-    /// block alone is right as long as chunks are single blocks.
+    /// block alone is right as long as chunks are single blocks. And the last may come first: a kernel in which
+    /// some blocks wait for others may never end then.
     fn share_all(&self, blocks: i64, chunk: i64, calls: Calls, call: impl Fn(i64, i64)) {
-        const MOST_CHUNKS: i64 = 8;
+        let n_chunks = blocks / chunk + i64::from(blocks % chunk != 0);
         let mut noise = match calls {
             Calls::Chunks(noise) => u32::from(noise),
             Calls::Chunk | Calls::Whole => 0,
         };
+        let is_backwards = noise & 1 == 1;
         loop {
             let taken = match calls {
-                Calls::Chunk => chunk,
-                Calls::Whole => blocks,
-                Calls::Chunks(_) => {
-                    // The upper bits of a linear congruential generator (Knuth's constants).
-                    noise = noise.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-                    chunk * (1 + i64::from(noise >> 16) % MOST_CHUNKS)
-                }
+                Calls::Chunk => 1,
+                Calls::Whole => n_chunks.max(1),
+                Calls::Chunks(_) => few_chunks(&mut noise),
             };
-            let begin = self.next.0.fetch_add(taken, Ordering::Relaxed);
-            if begin >= blocks {
+            let first = self.next.0.fetch_add(taken, Ordering::Relaxed);
+            if first >= n_chunks {
                 return;
             }
-            call(begin, blocks.min(begin + taken));
+            let last = n_chunks.min(first + taken);
+            let (first, last) =
+                if is_backwards { (n_chunks - last, n_chunks - first) } else { (first, last) };
+            call(first * chunk, blocks.min(last * chunk));
         }
     }
 
@@ -301,4 +302,12 @@ fn start_thread(stack: usize, seat: &'static Seat) -> io::Result<()> {
         code(libc::pthread_attr_setstack(&raw mut attributes, stack as *mut c_void, STACK_BYTES))?;
         code(libc::pthread_create(&raw mut thread_id, &raw const attributes, thread, argument))
     }
+}
+
+/// Draws how many chunks a call gets.
+fn few_chunks(noise: &mut u32) -> i64 {
+    const MOST_CHUNKS: u32 = 8;
+    // The upper bits of a linear congruential generator (Knuth's constants).
+    *noise = noise.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+    i64::from(1 + (*noise >> 16) % MOST_CHUNKS)
 }
