@@ -260,7 +260,7 @@ fn resources_are_read_from_the_report() {
         static_smem_bytes: 1024,
         stack_bytes: 16,
     };
-    assert_eq!(resources(log), [expected.clone()]);
+    assert_eq!(resources(log), std::slice::from_ref(&expected));
     // What a source has the compiler say.
     let words = "rows.cu(1): warning #1105-D: #warning directive: Compiling entry function 'attention_fwd'\n\
                  rows.cu(2): warning #1105-D: #warning directive: Used 255 registers\n\
