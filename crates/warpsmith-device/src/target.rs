@@ -140,6 +140,30 @@ pub trait Session {
     /// becomes right after the clock stopped is not seen. Fails when the deadline passes.
     fn launch(&mut self, cases: &[usize], extent: &Extent) -> Result<Clocked, Fault>;
 
+    /// Launches on these cases as [`Session::launch`] does, but stops the process somewhere in the middle, after about
+    /// so many launches, without a word to the program before. Returns how many are over, from the first one on;
+    /// the others must not be looked at. Call [`Session::end_reading`] before the next launch of anybody.
+    ///
+    /// Where no program can find out how many launches a reading has, it launches no more than those.
+    fn launch_until(
+        &mut self,
+        cases: &[usize],
+        launches: usize,
+    ) -> Result<(Clocked, usize), Fault> {
+        let clocked = self.launch(&cases[..launches], &Extent::All)?;
+        Ok((clocked, launches))
+    }
+
+    /// Says whether [`Session::launch_until`] uses all of the cases that it is given.
+    fn cuts_readings(&self) -> bool {
+        false
+    }
+
+    /// Lets launches that were cut off come to their end, without a clock.
+    fn end_reading(&mut self) -> Result<(), Fault> {
+        Ok(())
+    }
+
     /// How many different cases can be launched together: as many as there are, unless it was opened for fewer.
     fn launches_together(&self) -> usize {
         usize::MAX

@@ -176,7 +176,7 @@ const CUT_SHORT: usize = 4;
 /// knew which launch is the last could leave the work of all to it, where a device has room for more than one
 /// launch's; so the number varies by a third, and some readings end anywhere before that. A session may be opened for
 /// `batch` launches together, and never has more of them.
-pub fn draw_launches(batch: usize, rng: &mut Rng) -> usize {
+fn draw_launches(batch: usize, rng: &mut Rng) -> usize {
     let least = least_launches(batch);
     if least > 1 && rng.below(CUT_SHORT) == 0 {
         return 1 + rng.below(least - 1);
@@ -186,7 +186,7 @@ pub fn draw_launches(batch: usize, rng: &mut Rng) -> usize {
 
 /// Says whether a reading has enough launches to be a sample. What others left in the outputs is judged all the same;
 /// their time has too large a share of what a reading itself costs.
-pub fn is_sample(launches: usize, batch: usize) -> bool {
+fn is_sample(launches: usize, batch: usize) -> bool {
     launches >= least_launches(batch)
 }
 
@@ -194,16 +194,38 @@ fn least_launches(batch: usize) -> usize {
     (2 * batch).div_ceil(3)
 }
 
-/// Takes the next reading's launches off what is left; none where nothing is.
+/// A reading of the clock that is about to be taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Turn<'a> {
+    /// What is to be launched.
+    pub slots: &'a [usize],
+    /// How many of these are launched, or about how many, before the reading is cut.
+    pub launches: usize,
+    /// Whether its time counts.
+    pub is_sample: bool,
+    /// The most launches that any reading has.
+    pub batch: usize,
+}
+
+/// Takes the next reading's launches off what is left; none where nothing is. Where a program can find out how many
+/// launches a reading has, one that is to end early is `cut`: it begins as one that is not.
 pub fn next_reading<'a>(
     rest: &mut &'a [usize],
     batch: usize,
+    cuts: bool,
     rng: &mut Rng,
-) -> Option<&'a [usize]> {
+) -> Option<Turn<'a>> {
     let launches = draw_launches(batch, rng).min(rest.len());
-    let (reading, after) = rest.split_at(launches);
+    let is_sample = is_sample(launches, batch);
+    let listed = match cuts && !is_sample {
+        true => {
+            (least_launches(batch) + rng.below(batch - least_launches(batch) + 1)).min(rest.len())
+        }
+        false => launches,
+    };
+    let (slots, after) = rest.split_at(listed);
     *rest = after;
-    (launches > 0).then_some(reading)
+    (launches > 0).then_some(Turn { slots, launches, is_sample, batch })
 }
 
 /// A median whose interval is wider than this deserves a word.
@@ -338,11 +360,25 @@ mod tests {
         let mut rng = Rng::new(6);
         let slots: Vec<usize> = (0..100).collect();
         let (mut rest, mut read) = (slots.as_slice(), Vec::new());
-        while let Some(reading) = next_reading(&mut rest, 12, &mut rng) {
-            assert!((1..=12).contains(&reading.len()));
-            read.extend_from_slice(reading);
+        while let Some(turn) = next_reading(&mut rest, 12, false, &mut rng) {
+            assert_eq!(turn.slots.len(), turn.launches);
+            assert!((1..=12).contains(&turn.launches));
+            read.extend_from_slice(turn.slots);
         }
         assert_eq!(read, slots);
+    }
+
+    #[test]
+    fn a_reading_that_is_cut_begins_as_one_that_is_not() {
+        let mut rng = Rng::new(7);
+        let slots: Vec<usize> = (0..1000).collect();
+        let (mut rest, mut n_cut) = (slots.as_slice(), 0);
+        while let Some(turn) = next_reading(&mut rest, 12, true, &mut rng) {
+            assert!(turn.slots.len() >= 8 || rest.is_empty(), "{turn:?}");
+            assert!(turn.launches <= turn.slots.len());
+            n_cut += usize::from(turn.launches < turn.slots.len());
+        }
+        assert!(n_cut > 10, "{n_cut}");
     }
 
     #[test]

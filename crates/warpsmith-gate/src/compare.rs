@@ -21,7 +21,7 @@ use warpsmith_model::{
 };
 
 use crate::bind;
-use crate::clock::{self, Reading};
+use crate::clock::{self, Reading, Turn};
 use crate::corpus::{Case, Corpus, Want};
 use crate::error::GateError;
 use crate::evaluate::{
@@ -366,6 +366,11 @@ impl Corner {
         self.session.as_ref().map_or(usize::MAX, |session| session.launches_together())
     }
 
+    /// Says whether readings of its session that end early begin as others do.
+    fn cuts_readings(&self) -> bool {
+        self.session.as_ref().is_some_and(|session| session.cuts_readings())
+    }
+
     /// Takes the last round for none.
     fn forget_round(&mut self) {
         self.samples_s.pop();
@@ -556,13 +561,15 @@ impl Ring<'_> {
             let mut launched = 0;
             let mut done = false;
             let mut rest = timed;
-            while let Some(slots) = clock::next_reading(&mut rest, batch, &mut rng) {
+            let cuts = corners.iter().any(Corner::cuts_readings);
+            while let Some(turn) = clock::next_reading(&mut rest, batch, cuts, &mut rng) {
+                let slots = turn.slots;
                 let mut order: Vec<usize> = (0..corners.len()).collect();
                 rng.shuffle(&mut order);
                 let mut quiet = is_quiet(target);
                 for idx in order {
                     let (side, corner) = (&mut sides[idx], &mut corners[idx]);
-                    self.round(target, side, corner, n_cases, *warm_up, slots)?;
+                    let over = self.round(target, side, corner, n_cases, *warm_up, turn)?;
                     quiet &= is_quiet(target) && !corner.has_waited;
                     if self.is_wary
                         && let Some(absence) = self.changed(target, slots, Stage::Timing)?
@@ -570,11 +577,13 @@ impl Ring<'_> {
                         return Ok(Some(Some((idx, absence))));
                     }
                     // Before anybody launches again: a later launch could mend what this one left out.
-                    self.judge(&mut corners[idx], slots, Stage::Timing, &mut rng)?;
+                    self.judge(&mut corners[idx], &slots[..over], Stage::Timing, &mut rng)?;
+                    let (side, corner) = (&mut sides[idx], &mut corners[idx]);
+                    self.end_reading(target, side, corner, n_cases, *warm_up, turn)?;
                 }
                 // What something else slowed is run again, but not without end.
                 let patience_s = clock::PATIENCE * self.options.budget_s;
-                if !clock::is_sample(slots.len(), batch) {
+                if !turn.is_sample {
                     corners.iter_mut().for_each(Corner::forget_round);
                 } else if !quiet && started.elapsed().as_secs_f64() < patience_s {
                     corners.iter_mut().for_each(Corner::set_round_aside);
@@ -686,7 +695,30 @@ impl Ring<'_> {
         }
     }
 
-    /// Launches a round; again in a new session where somebody else killed the first one's process.
+    /// Lets launches that were cut off come to their end.
+    fn end_reading(
+        &self,
+        target: &mut dyn Target,
+        side: &mut Side<'_>,
+        corner: &mut Corner,
+        n_cases: usize,
+        warm_up: usize,
+        turn: Turn<'_>,
+    ) -> Result<(), GateError> {
+        let ended = corner.session.as_mut().map_or(Ok(()), |session| session.end_reading());
+        match ended {
+            Err(fault) if corner.may_try_again(&fault) => {
+                corner.session = None;
+                self.open(target, side, corner, n_cases, Some(turn.batch), warm_up)?;
+            }
+            Err(fault) => corner.stop(launch_outcome(&side.subject, &self.workload.name, fault))?,
+            Ok(()) => {}
+        }
+        Ok(())
+    }
+
+    /// Launches a round, and returns how many launches of it are over; again in a new session where somebody else
+    /// killed the first one's process.
     fn round(
         &self,
         target: &mut dyn Target,
@@ -694,23 +726,30 @@ impl Ring<'_> {
         corner: &mut Corner,
         n_cases: usize,
         warm_up: usize,
-        slots: &[usize],
-    ) -> Result<(), GateError> {
-        let Some(session) = &mut corner.session else { return Ok(()) };
+        turn: Turn<'_>,
+    ) -> Result<usize, GateError> {
+        let slots = turn.slots;
+        let Some(session) = &mut corner.session else { return Ok(0) };
         session.level(slots);
-        match session.launch(slots, &Extent::All) {
-            Ok(clocked) => {
+        let launched = match turn.is_sample {
+            true => session.launch(slots, &Extent::All).map(|clocked| (clocked, slots.len())),
+            false => session.launch_until(slots, turn.launches),
+        };
+        match launched {
+            Ok((clocked, over)) => {
+                // Of a reading that is no sample this is forgotten.
                 corner.samples_s.push(clocked.elapsed_s / slots.len() as f64);
                 corner.has_waited = clock::has_waited(&clocked);
+                return Ok(over);
             }
             Err(fault) if corner.may_try_again(&fault) => {
                 corner.session = None;
-                self.open(target, side, corner, n_cases, Some(slots.len()), warm_up)?;
-                return self.round(target, side, corner, n_cases, warm_up, slots);
+                self.open(target, side, corner, n_cases, Some(turn.batch), warm_up)?;
+                return self.round(target, side, corner, n_cases, warm_up, turn);
             }
             Err(fault) => corner.stop(launch_outcome(&side.subject, &self.workload.name, fault))?,
         }
-        Ok(())
+        Ok(0)
     }
 
     /// Says what is to be said of whoever changed an input, where one has been.

@@ -105,6 +105,8 @@ pub(crate) struct Control {
     pub(crate) done: Line<AtomicU32>,
     /// Changes whenever the runner has something to say; the worker sleeps on it.
     pub(crate) bell: Line<AtomicU32>,
+    /// How many launches of the newest command are over.
+    pub(crate) over: Line<AtomicU32>,
     /// See [`Part`].
     pub(crate) part: AtomicU32,
     /// How many of the words that follow this structure are cases.
@@ -220,9 +222,11 @@ mod tests {
             ("kReady", offset_of!(Control, ready)),
             ("kDone", offset_of!(Control, done)),
             ("kBell", offset_of!(Control, bell)),
+            ("kOver", offset_of!(Control, over)),
             ("kCaseCount", offset_of!(Control, n_cases)),
             ("kStage", offset_of!(Control, stage)),
             ("kCrashed", offset_of!(Control, crash_state)),
+            ("kList", size_of::<Control>()),
         ];
         for (name, offset) in words {
             let line = format!("{name} = {}", offset / 4);

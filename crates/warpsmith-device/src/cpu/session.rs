@@ -7,7 +7,9 @@
 //! reading, with a runner that has no candidate ([`Idle`](super::idle::Idle)), and taken off.
 //!
 //! Only when the runner stands still does anybody look at the outputs, so a candidate that says `done`
-//! too early is also caught by what it has not written.
+//! too early is also caught by what it has not written. Some readings are *cut*: the runner is stopped in the
+//! middle of its launches, and those that are over must have left their answers. A candidate finds on the
+//! control page how many launches a reading has, and could leave the work of all to the last.
 
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -22,7 +24,7 @@ use warpsmith_model::CrashCause;
 use warpsmith_model::lab::Role;
 use warpsmith_model::rng::Rng;
 
-use super::control::{ControlPage, Part, calls_code, pack_slots, stage};
+use super::control::{Control, ControlPage, Part, calls_code, pack_slots, stage};
 use super::crash::{self, Description, Memory};
 use super::idle::SharedIdle;
 use super::info;
@@ -161,6 +163,10 @@ pub(crate) struct CpuSession {
     waiting: Waiting,
     /// What the next launch finds.
     conditions: Conditions,
+    /// About how long a launch takes, as the newest reading had it.
+    launch_s: Option<f64>,
+    /// Whether the runner was stopped in the middle of the newest command.
+    is_cut: bool,
 }
 
 /// From when a runner was woken to when it stood still again.
@@ -196,6 +202,8 @@ impl CpuSession {
             is_frozen: false,
             idle: parts.idle,
             conditions: Conditions::default(),
+            launch_s: None,
+            is_cut: false,
         };
         session.allow_processor_time()?;
         session.wait(Instant::now(), |control| {
@@ -242,6 +250,17 @@ impl CpuSession {
         cases: &[(usize, usize)],
         blocks: &[i64],
     ) -> Result<Span, Fault> {
+        self.command_for(part, cases, blocks, None)
+    }
+
+    /// The same, but stops the runner after so long where it is not done before.
+    fn command_for(
+        &mut self,
+        part: Part,
+        cases: &[(usize, usize)],
+        blocks: &[i64],
+        most: Option<Duration>,
+    ) -> Result<Span, Fault> {
         if self.commands_allowed == 0 {
             self.allow_processor_time()?;
         }
@@ -259,6 +278,7 @@ impl CpuSession {
         control.n_blocks.store(blocks.len() as u32, Ordering::Relaxed);
         control.calls.store(calls_code(self.conditions.calls), Ordering::Relaxed);
         control.ready.0.store(0, Ordering::Relaxed);
+        control.over.0.store(0, Ordering::Relaxed);
         self.number = self.number.wrapping_add(1).max(1);
         let number = self.number;
         control.armed.0.store(number, Ordering::Release);
@@ -270,7 +290,10 @@ impl CpuSession {
         // All threads are awake before any of them begins, so that none works alone for a while.
         self.wait_for_threads(began)?;
         self.page.control().go.0.store(number, Ordering::Release);
-        self.wait(began, |control| control.done.0.load(Ordering::Acquire) == number)?;
+        match most {
+            None => self.wait(began, |control| is_done(control, number))?,
+            Some(most) => self.is_cut = !self.is_done_within(most, number)?,
+        }
         self.freeze()?;
         let (clock_after, ticks_after) = (Instant::now(), info::ticks());
         let ticks =
@@ -278,6 +301,21 @@ impl CpuSession {
         let (seconds, waited_s) =
             ((clock_after - clock_before).as_secs_f64(), self.waiting.since_last());
         Ok(Span { seconds, ticks, waited_s })
+    }
+
+    /// Sleeps until the runner has finished a command, or for so long; says whether it has.
+    fn is_done_within(&mut self, most: Duration, number: u32) -> Result<bool, Fault> {
+        let began = Instant::now();
+        loop {
+            let control = self.page.control();
+            let bell = control.bell.0.load(Ordering::Acquire);
+            let left = most.saturating_sub(began.elapsed());
+            if is_done(control, number) || left.is_zero() {
+                return Ok(is_done(control, number));
+            }
+            futex::wait(&control.bell.0, bell, Some(left.min(LOOK_EVERY)));
+            self.check_alive(began)?;
+        }
     }
 
     /// Takes off what the harness itself cost of some commands.
@@ -315,19 +353,15 @@ impl CpuSession {
     ///
     /// Falls asleep before it looks at anything else: when there are as many threads as processors,
     /// one of them can only start when this one sleeps.
-    fn wait(
-        &mut self,
-        began: Instant,
-        is_done: impl Fn(&super::control::Control) -> bool,
-    ) -> Result<(), Fault> {
+    fn wait(&mut self, began: Instant, is_over: impl Fn(&Control) -> bool) -> Result<(), Fault> {
         let mut remaining = self.deadline;
         loop {
             let control = self.page.control();
             let bell = control.bell.0.load(Ordering::Acquire);
-            if !is_done(control) {
+            if !is_over(control) {
                 futex::wait(&control.bell.0, bell, Some(remaining.min(LOOK_EVERY)));
             }
-            if is_done(self.page.control()) {
+            if is_over(self.page.control()) {
                 return Ok(());
             }
             remaining = self.check_alive(began)?;
@@ -465,6 +499,7 @@ impl Session for CpuSession {
             Extent::Blocks(blocks) => blocks,
         };
         self.check_batch(cases, blocks)?;
+        self.end_reading()?;
         // Case by case where only a part of the last launch is wanted, because the cases share the scratch
         // buffers that the earlier launches fill for it.
         let together = match extent {
@@ -494,7 +529,47 @@ impl Session for CpuSession {
             commands += 1;
         }
         self.conditions = Conditions::default();
-        Ok(self.charge(sum, commands))
+        let clocked = self.charge(sum, commands);
+        if *extent == Extent::All {
+            self.launch_s = Some(clocked.elapsed_s / cases.len().max(1) as f64);
+        }
+        Ok(clocked)
+    }
+
+    fn launch_until(
+        &mut self,
+        cases: &[usize],
+        launches: usize,
+    ) -> Result<(Clocked, usize), Fault> {
+        let Some(launch_s) = self.launch_s else {
+            return self.launch(cases, &Extent::All).map(|clocked| (clocked, cases.len()));
+        };
+        self.check_batch(cases, &[])?;
+        self.end_reading()?;
+        self.outputs.place(&distinct(cases));
+        let placed = self.prepare(cases);
+        self.measure_idle()?;
+        let most = Duration::from_secs_f64(launch_s * launches as f64);
+        let span = self.command_for(Part::All, &placed, &[], Some(most))?;
+        self.inspect(cases)?;
+        self.conditions = Conditions::default();
+        let over = self.page.control().over.0.load(Ordering::Acquire) as usize;
+        let cases_over = (over / self.launches.len().max(1)).min(cases.len());
+        Ok((self.charge(span, 1), cases_over))
+    }
+
+    fn cuts_readings(&self) -> bool {
+        true
+    }
+
+    fn end_reading(&mut self) -> Result<(), Fault> {
+        if !std::mem::take(&mut self.is_cut) {
+            return Ok(());
+        }
+        let number = self.number;
+        self.thaw()?;
+        self.wait(Instant::now(), |control| is_done(control, number))?;
+        self.freeze()
     }
 
     fn launches_together(&self) -> usize {
@@ -524,6 +599,10 @@ impl Session for CpuSession {
     fn poison(&mut self, case: usize, poison: Poison) {
         self.outputs.poison(case, poison);
     }
+}
+
+fn is_done(control: &Control, number: u32) -> bool {
+    control.done.0.load(Ordering::Acquire) == number
 }
 
 /// Returns each case once, in the order in which they come.

@@ -446,6 +446,32 @@ impl<'a> Bench<'a> {
         Ok(clocked)
     }
 
+    /// Launches, and cuts the reading after about so many launches; returns how many are over. Counts the time.
+    pub(crate) fn launch_until(
+        &mut self,
+        session: &mut dyn Session,
+        slots: &[usize],
+        launches: usize,
+        workload: &str,
+    ) -> Result<usize, Stop> {
+        let _step = trace::step("launching");
+        self.has_time(workload)?;
+        let (clocked, over) = session
+            .launch_until(slots, launches)
+            .map_err(|fault| launch_outcome(&self.subject, workload, fault))?;
+        self.launch_s += clocked.elapsed_s;
+        Ok(over)
+    }
+
+    /// Lets launches that were cut off come to their end.
+    pub(crate) fn end_reading(
+        &mut self,
+        session: &mut dyn Session,
+        workload: &str,
+    ) -> Result<(), Stop> {
+        session.end_reading().map_err(|fault| launch_outcome(&self.subject, workload, fault))
+    }
+
     /// Launches with caches as the same launches leave them, and counts the time; none where the target
     /// cannot tell cold from warm.
     pub(crate) fn launch_warm(

@@ -111,18 +111,21 @@ impl Readings {
         Ok(clock::decide(&self.rule, &samples_s, spent_s))
     }
 
-    /// Launches these slots under the clock as [`Readings::take`] does, for what they leave behind alone.
+    /// Launches as [`Readings::take`] does, for what the launches leave behind alone: stops in their middle. Returns
+    /// how many are over.
     pub(super) fn pass(
         &mut self,
         bench: &mut Bench<'_>,
         session: &mut dyn Session,
         slots: &[usize],
-        extent: &Extent,
+        launches: usize,
         workload: &str,
-    ) -> Result<(), Stop> {
-        self.launched_s += bench.launch(session, slots, extent, workload)?.elapsed_s;
+    ) -> Result<usize, Stop> {
+        let launched_before_s = bench.launch_s;
+        let over = bench.launch_until(session, slots, launches, workload)?;
+        self.launched_s += bench.launch_s - launched_before_s;
         self.was_quiet = bench.is_quiet();
-        Ok(())
+        Ok(over)
     }
 
     /// Returns the median of the readings that count.

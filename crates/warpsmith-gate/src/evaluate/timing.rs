@@ -155,19 +155,24 @@ fn measure(
         let look = if share < 1.0 { Look::Share(share) } else { Look::All };
         let mut stop = None;
         let mut rest = slots.as_slice();
-        while let Some(slots) = clock::next_reading(&mut rest, launches_per_reading, &mut bench.rng)
+        let cuts = session.cuts_readings();
+        while let Some(turn) =
+            clock::next_reading(&mut rest, launches_per_reading, cuts, &mut bench.rng)
         {
             let (extent, name) = (&plan.extent, workload.name.as_str());
-            session.level(slots);
-            if clock::is_sample(slots.len(), launches_per_reading) {
-                let launches = slots.len() as f64;
-                stop = readings.take(bench, &mut *session, slots, extent, launches, name)?;
+            session.level(turn.slots);
+            let over = if turn.is_sample {
+                let launches = turn.launches as f64;
+                stop = readings.take(bench, &mut *session, turn.slots, extent, launches, name)?;
+                turn.launches
             } else {
-                readings.pass(bench, &mut *session, slots, extent, name)?;
-            }
+                readings.pass(bench, &mut *session, turn.slots, turn.launches, name)?
+            };
             // Before the next reading, whose launches could mend what these left out.
-            let judged = bench.judge_timed(&*session, &chosen, slots, program, look)?;
+            let judged =
+                bench.judge_timed(&*session, &chosen, &turn.slots[..over], program, look)?;
             error = error.worse(judged);
+            bench.end_reading(&mut *session, name)?;
             if stop.is_some() {
                 break;
             }

@@ -258,6 +258,7 @@ impl Pool {
         if is_last {
             self.arrived.0.store(0, Ordering::Relaxed);
             self.next.0.store(0, Ordering::Relaxed);
+            self.page.control().over.0.fetch_add(1, Ordering::Release);
         }
         is_last
     }
