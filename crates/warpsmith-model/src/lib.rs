@@ -40,6 +40,7 @@ mod settings;
 pub mod significance;
 pub mod stats;
 pub mod suggest;
+pub mod text;
 mod trial;
 pub mod units;
 mod value;

@@ -76,6 +76,27 @@ impl<'a> Remark<'a> {
         (words == BUSY).then_some(Self::Busy)
     }
 
+    /// Returns what is said once of several subjects: before where it is, and behind that.
+    fn of_several(&self) -> (&'static str, &'static str) {
+        match self {
+            Self::Noisy { .. } => ("noisy", ""),
+            Self::NearFloor { .. } => ("within ", ", so these times measure the harness as well"),
+            Self::TakenAgain { .. } => {
+                ("readings taken again", ", because something else slowed the machine")
+            }
+            Self::WarmUp { .. } => ("leading samples left out as warm-up", ""),
+            Self::Busy => (
+                "something else kept the machine busy or slow",
+                "; its readings count nevertheless",
+            ),
+            Self::Uneven { .. } => (
+                "the mean of the readings is far from their median",
+                " (something disturbed the machine, or the kernel does in few launches what it leaves out in \
+                 others)",
+            ),
+        }
+    }
+
     /// Says whether both say the same, however much of it.
     fn is_like(&self, other: &Self) -> bool {
         match (self, other) {
@@ -93,8 +114,58 @@ struct Group<'a> {
     said: Vec<(&'a str, Option<Remark<'a>>)>,
 }
 
-/// Makes one line of the notes that say the same of several of these workloads, at the place of the first
-/// of them; all others stay as they are.
+impl Group<'_> {
+    /// What is said everywhere in it, however much; none for a note that stays as it is.
+    fn kind(&self) -> Option<&Remark<'_>> {
+        self.said.first().and_then(|(_, remark)| remark.as_ref())
+    }
+
+    /// Says where it is said. Contenders of the same name say the same of one workload.
+    fn place(&self, n_workloads: usize) -> String {
+        let mut named: Vec<&str> = self.said.iter().map(|(on, _)| *on).collect();
+        named.sort_unstable();
+        named.dedup();
+        match named.as_slice() {
+            [one] => format!("on {one}"),
+            several => format!("on {} of {n_workloads} workloads", several.len()),
+        }
+    }
+
+    /// Says how much of it there is, at most or together; nothing where that is not counted.
+    fn amount(&self) -> Option<String> {
+        let remarks = || self.said.iter().filter_map(|(_, remark)| remark.as_ref());
+        let up_to = if self.said.len() > 1 { "up to " } else { "" };
+        match self.kind()? {
+            Remark::Noisy { .. } => {
+                let percent = |it: &Remark<'_>| match it {
+                    Remark::Noisy { percent } => *percent,
+                    _ => 0.0,
+                };
+                Some(format!("{up_to}{:.0} %", remarks().map(percent).fold(0.0, f64::max)))
+            }
+            Remark::Uneven { .. } => {
+                let medians = |it: &Remark<'_>| match it {
+                    Remark::Uneven { medians } => *medians,
+                    _ => 0.0,
+                };
+                Some(format!("{up_to}{:.1} times", remarks().map(medians).fold(0.0, f64::max)))
+            }
+            Remark::TakenAgain { .. } | Remark::WarmUp { .. } => {
+                let count = |it: &Remark<'_>| match it {
+                    Remark::TakenAgain { readings: count } | Remark::WarmUp { samples: count } => {
+                        *count
+                    }
+                    _ => 0,
+                };
+                Some(remarks().map(count).sum::<u64>().to_string())
+            }
+            Remark::NearFloor { .. } | Remark::Busy => None,
+        }
+    }
+}
+
+/// Makes one line of the notes that say the same of several of these workloads, or of several subjects, at the
+/// place of the first of them; all others stay as they are.
 pub fn gathered<S: AsRef<str>>(notes: &[String], workloads: &[S]) -> Vec<String> {
     let mut groups: Vec<Group<'_>> = Vec::new();
     for note in notes {
@@ -112,7 +183,57 @@ pub fn gathered<S: AsRef<str>>(notes: &[String], workloads: &[S]) -> Vec<String>
             None => groups.push(Group { subject, said: vec![(workload, Some(remark))] }),
         }
     }
-    groups.iter().map(|group| line(group, workloads.len())).collect()
+    lines(&groups, workloads.len())
+}
+
+/// Writes a line for each group; one for those that say the same of several subjects, at the place of the first.
+fn lines(groups: &[Group<'_>], n_workloads: usize) -> Vec<String> {
+    let is_like = |one: &Group<'_>, other: &Group<'_>| match (one.kind(), other.kind()) {
+        (Some(one_kind), Some(other_kind)) => {
+            !one.subject.is_empty() && !other.subject.is_empty() && one_kind.is_like(other_kind)
+        }
+        _ => false,
+    };
+    let mut lines = Vec::new();
+    for (idx, group) in groups.iter().enumerate() {
+        if groups[..idx].iter().any(|earlier| is_like(earlier, group)) {
+            continue;
+        }
+        let same: Vec<&Group<'_>> =
+            groups[idx..].iter().filter(|later| is_like(group, later)).collect();
+        lines.push(match same.len() {
+            0 | 1 => line(group, n_workloads),
+            _ => line_of_several(&same, n_workloads),
+        });
+    }
+    lines
+}
+
+/// Says of several subjects what is said of each of them: what it is once, then who and how much.
+fn line_of_several(groups: &[&Group<'_>], n_workloads: usize) -> String {
+    let first_on = groups[0].said[0].0;
+    let is_on_one = groups.iter().flat_map(|group| &group.said).all(|(on, _)| *on == first_on);
+    let (what, why) = groups[0].kind().map_or(("", ""), |kind| kind.of_several());
+    let amounts: Vec<String> = groups
+        .iter()
+        .map(|group| {
+            let mut details = Vec::new();
+            if !is_on_one {
+                details.push(group.place(n_workloads));
+            }
+            details.extend(group.amount());
+            match details.is_empty() {
+                true => group.subject.to_string(),
+                false => format!("{} ({})", group.subject, details.join(", ")),
+            }
+        })
+        .collect();
+    let on = if is_on_one { format!(" on {first_on}") } else { String::new() };
+    let floors = match groups[0].kind() {
+        Some(Remark::NearFloor { floors }) => format!("{floors} of an empty launch"),
+        _ => String::new(),
+    };
+    format!("{what}{floors}{on}{why}: {}", amounts.join(", "))
 }
 
 /// Takes apart `workload: remark`, or `subject: workload: remark`.
@@ -134,17 +255,10 @@ fn line(group: &Group<'_>, n_workloads: usize) -> String {
     };
     let remarks: Vec<(&str, &Remark<'_>)> =
         group.said.iter().filter_map(|(on, remark)| Some((*on, remark.as_ref()?))).collect();
-    let Some((first, kind)) = remarks.first() else {
+    let Some((_, kind)) = remarks.first() else {
         return group.said.iter().map(|(note, _)| *note).collect();
     };
-    // Contenders of the same name say the same of one workload.
-    let mut named: Vec<&str> = remarks.iter().map(|(on, _)| *on).collect();
-    named.sort_unstable();
-    named.dedup();
-    let on = match named.len() {
-        1 => format!("on {first}"),
-        n => format!("on {n} of {n_workloads} workloads"),
-    };
+    let on = group.place(n_workloads);
     let sum = |of: fn(&Remark<'_>) -> u64| remarks.iter().map(|(_, it)| of(it)).sum::<u64>();
     match kind {
         Remark::Noisy { .. } => {
@@ -229,15 +343,38 @@ mod tests {
         );
     }
 
+    /// They were a pair of lines for each contender.
     #[test]
-    fn each_contender_has_its_own_line() {
-        let said = |label: &str, on: &str| format!("{label}: {}", noisy(on, 0.2));
-        let notes = [said("a: b", "n0"), said("c", "n0"), said("a: b", "n1")];
+    fn what_is_said_of_several_contenders_is_one_line() {
+        let said = |label: &str, on: &str, width: f64| format!("{label}: {}", noisy(on, width));
+        let notes = [said("a: b", "n0", 0.2), said("c", "n0", 0.16), said("a: b", "n1", 0.1)];
+        assert_eq!(
+            gathered(&notes, &names(2)),
+            ["noisy: a: b (on 2 of 2 workloads, up to 20 %), c (on n0, 16 %)"]
+        );
+        assert_eq!(gathered(&notes[..2], &names(2)), ["noisy on n0: a: b (20 %), c (16 %)"]);
+        assert_eq!(
+            gathered(&notes[..1], &names(2)),
+            ["a: b: noisy on n0 (the median's interval spans 20 % of it)"]
+        );
+        let of = |label: &str, note: String| format!("{label}: {note}");
+        let notes = [
+            of("a", near_floor("n0", 3.0)),
+            of("a", taken_again("n0", 2)),
+            of("b", taken_again("n0", 1)),
+            of("b", near_floor("n0", 3.0)),
+            of("a", busy("n0")),
+            of("b", busy("n1")),
+            noisy("n0", 0.2),
+        ];
         assert_eq!(
             gathered(&notes, &names(2)),
             [
-                "a: b: noisy on 2 of 2 workloads (the median's interval spans up to 20 % of it, on n1)",
-                "c: noisy on n0 (the median's interval spans 20 % of it)",
+                "within 3x of an empty launch on n0, so these times measure the harness as well: a, b",
+                "readings taken again on n0, because something else slowed the machine: a (2), b (1)",
+                "something else kept the machine busy or slow; its readings count nevertheless: a (on n0), b \
+                 (on n1)",
+                "noisy on n0 (the median's interval spans 20 % of it)",
             ]
         );
     }

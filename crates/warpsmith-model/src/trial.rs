@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{BlobId, DeviceState, EnvironmentId, Job, TrialId};
+use crate::{BlobId, DeviceState, EnvironmentId, Job, TrialId, text, units};
 
 /// Everything that was learned from evaluating one candidate once.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -137,8 +137,19 @@ impl Outcome {
         }
     }
 
+    /// Says whether somebody else ended the evaluation, which then tells nothing of the candidate: it must be
+    /// asked again.
+    pub fn is_from_outside(&self) -> bool {
+        matches!(self, Self::Crashed { cause, .. } if cause.is_from_outside())
+    }
+
     /// Says in one line what happened.
     pub fn describe(&self) -> String {
+        // A compiler quotes its source, and a script raises what it likes.
+        text::printable(&self.words()).into_owned()
+    }
+
+    fn words(&self) -> String {
         match self {
             Self::CompileFailed { message, .. } => format!("compile failed: {message}"),
             Self::Crashed { workload, cause } => format!("crashed on {workload}: {cause}"),
@@ -504,6 +515,22 @@ impl BudgetShare {
     /// Returns the share that is nearer to failing.
     pub fn worst(self) -> f64 {
         self.element.max(self.norm)
+    }
+}
+
+impl ErrorSize {
+    /// Says in short how large it is and which share of its budget it uses up: the element's, or the norm's where
+    /// that is the larger share.
+    pub fn describe(&self) -> String {
+        match self.of_budget {
+            None => format!("{:.1} eps", self.element_eps),
+            Some(share) if share.norm > share.element => {
+                format!("{:.1} eps (norm), {} of budget", self.norm_eps, units::percent(share.norm))
+            }
+            Some(share) => {
+                format!("{:.1} eps, {} of budget", self.element_eps, units::percent(share.element))
+            }
+        }
     }
 }
 

@@ -24,6 +24,10 @@ pub fn bytes(count: f64) -> String {
 /// Formats a share (`62 %`, `4.1 %`).
 pub fn percent(share: f64) -> String {
     let percent = share * 100.0;
+    // Nobody reads the digits of a number that is only to be called absurd.
+    if percent.abs() >= 1e6 {
+        return format!("{percent:.1e} %");
+    }
     let digits = if percent.abs() < 9.95 { 1 } else { 0 };
     format!("{percent:.digits$} %")
 }
@@ -69,6 +73,7 @@ mod tests {
     fn shares_and_ratios_are_short() {
         assert_eq!(percent(0.0123), "1.2 %");
         assert_eq!(percent(0.62), "62 %");
+        assert_eq!(percent(1.2e300), "1.2e302 %");
         assert_eq!(ratio(8.314), "8.31x");
         assert_eq!(ratio(41.23), "41.2x");
         assert_eq!(ratio(123.4), "123x");

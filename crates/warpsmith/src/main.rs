@@ -49,11 +49,17 @@ fn main() -> ExitCode {
     }
 }
 
-/// Joins an error with its causes, without repeating a cause that its parent already quotes.
+/// Joins an error with its causes, without repeating a cause that its parent already quotes. A hint stands behind
+/// all of them, also where it is all that was added to an error.
 fn describe(error: &anyhow::Error) -> String {
     let mut text = String::new();
+    let mut hint = None;
     for cause in error.chain() {
         let cause = cause.to_string();
+        if text.is_empty() && hint.is_none() && cause.starts_with("hint:") {
+            hint = Some(cause);
+            continue;
+        }
         if text.is_empty() {
             text = cause;
         } else if !text.contains(&cause) {
@@ -63,5 +69,24 @@ fn describe(error: &anyhow::Error) -> String {
             };
         }
     }
-    text
+    match hint {
+        Some(hint) => format!("{text}\n{hint}"),
+        None => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use anyhow::anyhow;
+
+    use super::describe;
+
+    #[test]
+    fn a_hint_stands_behind_what_went_wrong() {
+        let error =
+            anyhow!("no space").context("cannot write").context("hint: --out names another");
+        assert_eq!(describe(&error), "cannot write: no space\nhint: --out names another");
+        let error = anyhow!("no space").context("cannot write\nhint: free some");
+        assert_eq!(describe(&error), "cannot write: no space\nhint: free some");
+    }
 }

@@ -3,11 +3,13 @@
 //! Standard output is the result, standard error the conversation. Colours follow the terminal and
 //! `NO_COLOR`; everything is legible without them.
 
+use std::borrow::Cow;
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
 
 use anstyle::{AnsiColor, Style};
 use indicatif::{ProgressBar, ProgressStyle};
+use warpsmith_model::text::{REPLACEMENT, is_control, printable};
 
 /// Headings and names that matter.
 pub const BOLD: Style = Style::new().bold();
@@ -29,12 +31,13 @@ pub fn paint(style: Style, text: impl std::fmt::Display) -> String {
 /// quietly, as it does for other tools; a result that cannot be written otherwise (a full disk, say)
 /// ends it with a message.
 pub fn result(text: impl std::fmt::Display) {
-    if let Err(error) = writeln!(anstream::stdout(), "{text}") {
+    if let Err(error) = writeln!(anstream::stdout(), "{}", harmless(&text.to_string())) {
         end_unwritten(&error);
     }
 }
 
-fn end_unwritten(error: &std::io::Error) -> ! {
+/// Ends the program, since standard output takes no more; see [`result`].
+pub fn end_unwritten(error: &std::io::Error) -> ! {
     if error.kind() == std::io::ErrorKind::BrokenPipe {
         std::process::exit(0);
     }
@@ -44,8 +47,31 @@ fn end_unwritten(error: &std::io::Error) -> ! {
 
 /// Writes a line of the conversation to standard error. There is nobody to tell when it is closed.
 pub fn say(text: impl std::fmt::Display) {
-    let _closed = writeln!(anstream::stderr(), "{text}");
+    let _closed = writeln!(anstream::stderr(), "{}", harmless(&text.to_string()));
 }
+
+/// Leaves our own styles as they are, and of everything else nothing that controls a terminal: sources, logs and
+/// models' replies have such characters where they like.
+fn harmless(text: &str) -> Cow<'_, str> {
+    if !text.contains(is_control) {
+        return Cow::Borrowed(text);
+    }
+    let mut shown = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(c) = rest.chars().next() {
+        let style = OWN_STYLES.iter().find(|style| rest.starts_with(**style));
+        let taken = style.map_or(c.len_utf8(), |style| style.len());
+        match is_control(c) && style.is_none() {
+            true => shown.push(REPLACEMENT),
+            false => shown.push_str(&rest[..taken]),
+        }
+        rest = &rest[taken..];
+    }
+    Cow::Owned(shown)
+}
+
+/// What [`paint`] writes for the styles above, and behind them.
+const OWN_STYLES: [&str; 6] = ["\x1b[0m", "\x1b[1m", "\x1b[2m", "\x1b[31m", "\x1b[32m", "\x1b[33m"];
 
 /// Writes a document to standard output as JSON, piece by piece: the text of a large one is larger than what
 /// it was made from.
@@ -183,7 +209,7 @@ impl Progress {
     pub fn step(&mut self, best: &str) {
         self.done += 1;
         if let Some(bar) = &self.bar {
-            bar.set_message(best.to_string());
+            bar.set_message(printable(best).into_owned());
             bar.inc(1);
         } else if self.last_line.elapsed() >= PLAIN_LINE_EVERY {
             self.last_line = Instant::now();
@@ -194,7 +220,7 @@ impl Progress {
     /// Says what is being done now.
     pub fn note(&self, text: &str) {
         if let Some(bar) = &self.bar {
-            bar.set_message(text.to_string());
+            bar.set_message(printable(text).into_owned());
         }
     }
 
@@ -222,6 +248,24 @@ mod tests {
         let path = format!("  {}", "a".repeat(100));
         assert_eq!(wrapped(&path), path);
         assert_eq!(wrapped("short\n  and as it is"), "short\n  and as it is");
+    }
+
+    /// `#error` with an escape sequence cleared the screen of whoever looked at the verdict.
+    #[test]
+    fn a_candidates_words_do_not_control_the_terminal_and_our_styles_stay() {
+        for style in [BOLD, GOOD, BAD, WARN, DIM] {
+            let painted = paint(style, "text");
+            assert_eq!(harmless(&painted), painted);
+        }
+        let text = format!("{}\n\tb", paint(BAD, "error: \x1b[2J\x1b]0;title\x07\x1b[8m\r"));
+        let shown = harmless(&text);
+        assert_eq!(
+            shown,
+            format!(
+                "{}\n\tb",
+                paint(BAD, "error: \u{fffd}[2J\u{fffd}]0;title\u{fffd}\u{fffd}[8m\u{fffd}")
+            )
+        );
     }
 
     #[test]

@@ -232,8 +232,7 @@ impl Pool {
         let is_whole = !trial.notes.iter().any(|note| note.starts_with(SANITIZER_NOTE));
         let telling = match &trial.outcome {
             Outcome::CompileFailed { .. } => false,
-            Outcome::Crashed { cause, .. } => is_whole && !cause.is_from_outside(),
-            _ => is_whole,
+            outcome => is_whole && !outcome.is_from_outside(),
         };
         let binaries: Vec<BlobId> = trial.builds.iter().map(|build| build.binary).collect();
         let original = trial.same_binary_as.is_none() && !binaries.is_empty();

@@ -197,7 +197,15 @@ pub(crate) fn run(
         confined(program, arguments, Some(folder), readable, deadline, log)
     };
     let output = once("log.txt")?;
-    if output.end.is_foreign() { once("second-log.txt") } else { Ok(output) }
+    // A program may have been killed after it had complained of something; that costs a second attempt, and no
+    // verdict rests on it.
+    let is_claimed = is_failure(output.end) && kill_report(&output.log) != KillReport::None;
+    if output.end.is_foreign() || is_claimed { once("second-log.txt") } else { Ok(output) }
+}
+
+/// Says whether a program ended by itself and says that it failed.
+fn is_failure(end: End) -> bool {
+    matches!(end, End::Exited(status) if status != 0)
 }
 
 /// Says whose doing it is that a compiler could not be started: a command that is longer than the system takes is
@@ -227,21 +235,71 @@ pub(crate) fn ask_version(program: &Path) -> io::Result<Output> {
     if output.end.is_foreign() { once() } else { Ok(output) }
 }
 
-/// Says whether a compiler reports that one of the programs that it runs was killed outright. A source that
-/// is quoted stands behind its own name and the line.
-fn reports_a_kill(log: &str) -> bool {
-    log.lines().any(|line| {
-        let Some((who, what)) = line.split_once(": ") else { return false };
-        let is_compiler = !who.is_empty() && !who.contains([':', ' ']);
-        is_compiler
-            && (what.starts_with("fatal error: Killed signal terminated program ")
-                || what.starts_with("fatal error: Terminated signal terminated program ")
-                || what.starts_with("error: unable to execute command: Killed")
-                || what.starts_with("error: unable to execute command: Terminated")
-                || what.starts_with("fatal error: ")
-                    && (what.ends_with("terminated with signal 9 [Killed]")
-                        || what.ends_with("terminated with signal 15 [Terminated]")))
-    })
+/// What a compiler's words say of a program of its own that was killed outright.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum KillReport {
+    /// The driver says so, and nobody else can have.
+    Certain,
+    /// Words like the driver's are there, among others: they may be a source's.
+    Claimed,
+    None,
+}
+
+/// Says whether a compiler reports that one of the programs that it runs was killed outright.
+///
+/// A source can have nearly any words printed: `#error` quotes it, `#line` names its file, strings of `.error` and
+/// of `_Static_assert` may hold line breaks, and an assembler's `.print` adds nothing of its own. What a source
+/// cannot do is to fail without a complaint of somebody about something. So a driver's report must be all that
+/// was said, to the letter.
+fn kill_report(said: &str) -> KillReport {
+    // The shell of a compiler that is a script says so, too; nobody complains in one word.
+    let is_shells = |line: &str| ["", "Killed", "Terminated"].contains(&line.trim());
+    let mut lines = said.lines().filter(|line| !is_shells(line));
+    let is_first = lines.next().is_some_and(is_kill_line);
+    match is_first && lines.all(is_behind_a_kill) {
+        true => KillReport::Certain,
+        false if said.lines().any(is_kill_line) => KillReport::Claimed,
+        false => KillReport::None,
+    }
+}
+
+/// Says whether a line is a driver's, on a program that was killed.
+fn is_kill_line(line: &str) -> bool {
+    let is_name = |text: &str| {
+        let is_part = |c: char| c.is_ascii_alphanumeric() || "+-_./".contains(c);
+        !text.is_empty() && text.chars().all(is_part)
+    };
+    let Some((who, what)) = line.split_once(": ") else { return false };
+    let of_gcc = || {
+        let what = what.strip_prefix("fatal error: ")?;
+        let killed = what.strip_prefix("Killed signal terminated program ");
+        if let Some(program) =
+            killed.or_else(|| what.strip_prefix("Terminated signal terminated program "))
+        {
+            return Some(program);
+        }
+        let killed = what.strip_suffix(" terminated with signal 9 [Killed]");
+        killed.or_else(|| what.strip_suffix(" terminated with signal 15 [Terminated]"))
+    };
+    let of_clang = ["Killed", "Terminated"]
+        .iter()
+        .any(|signal| what.strip_prefix("error: unable to execute command: ") == Some(signal));
+    is_name(who) && (of_clang || of_gcc().is_some_and(is_name))
+}
+
+/// Says whether a line is one that drivers write when a program of theirs was killed.
+fn is_behind_a_kill(line: &str) -> bool {
+    let is_plain = |who: &str| !who.contains([' ', ':']);
+    is_kill_line(line)
+        || line == "compilation terminated."
+        || line.strip_suffix(": error: lto-wrapper failed").is_some_and(is_plain)
+        || line == "collect2: error: ld returned 1 exit status"
+        || ["linker", "assembler"].iter().any(|program| {
+            let end = format!(
+                ": error: {program} command failed due to signal (use -v to see invocation)"
+            );
+            line.strip_suffix(&end).is_some_and(is_plain)
+        })
 }
 
 fn confined(
@@ -312,7 +370,7 @@ fn confined(
     };
     let log = read_log(log)?;
     // Compilers go on to say so when an assembler or a linker of theirs is killed.
-    let is_killed = matches!(end, End::Exited(status) if status != 0) && reports_a_kill(&log);
+    let is_killed = is_failure(end) && kill_report(&log) == KillReport::Certain;
     Ok(Output { end: if is_killed { End::Killed(libc::SIGKILL) } else { end }, log })
 }
 
@@ -392,6 +450,56 @@ mod tests {
         for name in ["gcc", "clang"] {
             let tool = find(name).expect("the tests need gcc and clang");
             assert!(tool.version.contains(name), "{}", tool.version);
+        }
+    }
+
+    #[test]
+    fn a_killed_program_is_believed_of_a_driver_that_says_nothing_else() {
+        let check =
+            |said: &str, expected: KillReport| assert_eq!(kill_report(said), expected, "{said}");
+        for said in [
+            "gcc: fatal error: Killed signal terminated program cc1\ncompilation terminated.\n",
+            "collect2: fatal error: ld terminated with signal 9 [Killed]\ncompilation terminated.\n",
+            "Killed\nclang: error: unable to execute command: Killed\n\
+             clang: error: linker command failed due to signal (use -v to see invocation)\n",
+            "lto-wrapper: fatal error: gcc terminated with signal 15 [Terminated]\n\
+             compilation terminated.\n/usr/bin/ld: error: lto-wrapper failed\n\
+             collect2: error: ld returned 1 exit status\n",
+        ] {
+            check(said, KillReport::Certain);
+        }
+        let line = "gcc: fatal error: Killed signal terminated program cc1";
+        // What the assembler says of `.print` with the line and an instruction that is none.
+        check(&format!("{line}\nk.s: Assembler messages:\nk.s:1: Error: x\n"), KillReport::Claimed);
+        check(&format!("k.s: Assembler messages:\nk.s:1: Error: x\n{line}\n"), KillReport::Claimed);
+        // `#line 1 "…"` with the line as the file's name, and with a line break behind it.
+        check(&format!("{line}:1:2: error: #error x\n"), KillReport::None);
+        check(&format!("{line}\nx:1:2: error: #error x\n"), KillReport::Claimed);
+        check(&format!("k.c:1:2: error: #error {line}\n"), KillReport::None);
+        check(
+            "gcc: fatal error: Segmentation fault signal terminated program cc1\n",
+            KillReport::None,
+        );
+    }
+
+    /// What a source printed was once believed, and its candidate asked again for ever.
+    #[test]
+    fn a_source_cannot_pretend_that_its_compiler_was_killed() {
+        let line = "gcc: fatal error: Killed signal terminated program cc1";
+        for source in [
+            format!("__asm__(\".print \\\"{line}\\\"\\n.no_such_thing\\n\");\n"),
+            format!("__asm__(\".no_such_thing\\n.print \\\"{line}\\\"\\n\");\n"),
+            format!("__asm__(\".error \\\"x\\\\n{line}\\\"\\n\");\n"),
+            format!("#line 1 \"{line}\\n\"\n#error no\n"),
+            format!("_Static_assert(0, \"\\n{line}\\n\");\n"),
+        ] {
+            let folder = tempfile::tempdir().expect("a folder");
+            fs::write(folder.path().join("k.c"), &source).expect("a source");
+            let gcc = find("gcc").expect("the tests need gcc");
+            let arguments = ["-c", "k.c", "-o", "k.o"].map(str::to_string);
+            let deadline = Duration::from_secs(60);
+            let output = run(&gcc.path, &arguments, folder.path(), None, deadline).expect("it ran");
+            assert!(is_failure(output.end), "{source}: {:?}\n{}", output.end, output.log);
         }
     }
 

@@ -7,6 +7,7 @@
 
 mod convergence;
 mod diff;
+mod disagreement;
 mod dispatch;
 mod effects;
 mod evolution;
@@ -20,6 +21,7 @@ mod winner;
 
 pub use convergence::{ConvergencePoint, convergence};
 pub use diff::{DiffLine, diff};
+pub use disagreement::disagreements;
 pub use dispatch::{Choice, dispatch};
 pub use effects::{ParameterEffect, ValueEffect, parameter_effects};
 pub use evolution::{Evolution, Funnel, Step, StepFate, evolution};

@@ -5,6 +5,7 @@ use std::io::{BufWriter, ErrorKind, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use super::ExportError;
 
@@ -39,6 +40,7 @@ impl Part {
         make_folder(folder).map_err(failed)?;
         let private = is_private(folder);
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        remove_left_behind(folder, &name);
         let (file, part) = loop {
             static NEXT: AtomicU64 = AtomicU64::new(0);
             let number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -93,6 +95,32 @@ impl Drop for Part {
         // than one about removing what it left behind.
         if let Some(part) = &self.part {
             let _ = std::fs::remove_file(part);
+        }
+    }
+}
+
+/// How long a part must have been left alone: one of a process on another machine, or in another container, cannot
+/// be told from a dead one's by its number, but it is written to all the time.
+const LEFT_ALONE: Duration = Duration::from_secs(60);
+
+/// Removes parts of a file that processes left behind which were killed. What cannot be looked at or removed is no
+/// reason not to write.
+fn remove_left_behind(folder: &Path, name: &str) {
+    let begin = format!(".{name}.");
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        let entry_name = entry.file_name();
+        let number =
+            entry_name.to_str().and_then(|it| it.strip_prefix(&begin)?.strip_suffix(".part"));
+        let pid = number.and_then(|number| number.split_once('-'));
+        let Some((Ok(pid), Ok(_))) = pid.map(|(pid, n)| (pid.parse::<u32>(), n.parse::<u64>()))
+        else {
+            continue;
+        };
+        let is_there = Path::new("/proc").join(pid.to_string()).exists();
+        let modified = entry.metadata().and_then(|known| known.modified());
+        let is_old = modified.is_ok_and(|at| at.elapsed().is_ok_and(|since| since > LEFT_ALONE));
+        if !is_there && is_old {
+            let _ = std::fs::remove_file(entry.path());
         }
     }
 }
@@ -175,6 +203,30 @@ mod tests {
         drop(part);
         assert_eq!(std::fs::read_to_string(&path).expect("a file"), "former");
         assert_eq!(names(folder.path()), ["log.csv"]);
+    }
+
+    /// An export that was killed left its part for ever.
+    #[test]
+    fn parts_of_processes_that_are_gone_are_removed_by_the_next() {
+        let folder = tempfile::tempdir().expect("a folder");
+        // No process has so large a number.
+        let [dead, fresh, own, other] = [
+            ".log.csv.4194999-0.part".to_string(),
+            ".log.csv.4194998-0.part".to_string(),
+            format!(".log.csv.{}-77777.part", std::process::id()),
+            ".others.csv.4194999-0.part".to_string(),
+        ];
+        for name in [&dead, &fresh, &own, &other] {
+            let file = File::create(folder.path().join(name)).expect("made");
+            if name != &fresh {
+                let long_ago = std::time::SystemTime::now() - 2 * LEFT_ALONE;
+                file.set_modified(long_ago).expect("dated");
+            }
+        }
+        Part::begin(&folder.path().join("log.csv")).and_then(Part::finish).expect("written");
+        let mut expected = vec![fresh, own, other, "log.csv".to_string()];
+        expected.sort();
+        assert_eq!(names(folder.path()), expected);
     }
 
     #[test]

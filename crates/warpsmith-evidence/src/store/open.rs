@@ -63,8 +63,14 @@ impl Store {
     /// Opens a store for queries alone; works on files and folders that may not be written to, on full
     /// disks, and on files of every earlier format, none of which it changes.
     pub fn open_read_only(path: &Path) -> Result<Self, StoreError> {
-        if !path.exists() {
-            return Err(StoreError::Missing { path: path.to_path_buf() });
+        match path.try_exists() {
+            Ok(true) => {}
+            Ok(false) => return Err(StoreError::Missing { path: path.to_path_buf() }),
+            // There may well be some, which is another user's.
+            Err(error) => {
+                let why = format!("its folder cannot be looked into: {error}");
+                return Err(StoreError::CannotOpen { path: path.to_path_buf(), why });
+            }
         }
         refuse_folder(path)?;
         refuse_lone_log(path)?;

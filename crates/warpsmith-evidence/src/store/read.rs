@@ -38,14 +38,15 @@ pub struct Question<'a> {
 }
 
 impl Store {
-    /// Returns the newest trial that answers a question, from whichever run. All that a run takes over with it
-    /// is checked, since it would be part of that run: its document, its summary and its texts.
+    /// Returns the newest trial that answers a question, from whichever run; one that was ended from outside
+    /// answers nothing. All that a run takes over with it is checked, since it would be part of that run: its
+    /// document, its summary and its texts.
     pub fn find_trial(&self, question: &Question<'_>) -> Result<Option<Trial>, StoreError> {
-        let found = self.first_row(
+        let found = self.rows(
             "SELECT number, id FROM trials
              WHERE candidate = ?1 AND fidelity = ?2 AND lab_id = ?3 AND environment = ?4
                    AND workloads = ?5
-             ORDER BY number DESC LIMIT 1",
+             ORDER BY number DESC",
             params![
                 question.candidate.to_string(),
                 question.fidelity.name(),
@@ -55,8 +56,23 @@ impl Store {
             ],
             |row| Ok((row.get::<_, i64>(0)?, shown(row, 1))),
         )?;
-        let Some((number, id)) = found else { return Ok(None) };
-        let trial = self.trial_numbered(number, &id)?;
+        for (number, id) in found {
+            let trial = self.answer_numbered(number, &id, question)?;
+            if !trial.outcome.is_from_outside() {
+                return Ok(Some(trial));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Returns a trial that the index names as the answer to a question, with all of it checked.
+    fn answer_numbered(
+        &self,
+        number: i64,
+        id: &str,
+        question: &Question<'_>,
+    ) -> Result<Trial, StoreError> {
+        let trial = self.trial_numbered(number, id)?;
         // It was found by columns beside it, which a disk can damage as well.
         let job = &trial.job;
         let is_answer = job.candidate.id == question.candidate
@@ -71,7 +87,7 @@ impl Store {
         for text in named_blobs(&trial) {
             self.blob(&text)?;
         }
-        Ok(Some(trial))
+        Ok(trial)
     }
 
     /// Returns a trial by its id, or by a beginning that no other trial's id shares.
@@ -183,8 +199,10 @@ impl Store {
         run: &RunId,
         mut each: impl FnMut(RunTrial) -> Result<(), E>,
     ) -> Result<(), E> {
+        let number = self.run_number(run)?;
+        self.refuse_lost_places(run, number)?;
         let mut expected = 0;
-        self.each_trial_where(run, "", [self.run_number(run)?], |trial| {
+        self.each_trial_where(run, "", [number], |trial| {
             self.refuse_gap(run, &mut expected, trial.seq)?;
             each(trial)
         })
@@ -199,10 +217,40 @@ impl Store {
         Ok(())
     }
 
+    /// Refuses a run some of whose places cannot be found. A row whose run or number a disk has changed stands
+    /// in the wrong place, and a search for the run's rows may end before it, without an error; what is found
+    /// has no gap, and is fewer. The index of questions is in another order and names every row too, so the two
+    /// do not lose the same ones.
+    fn refuse_lost_places(&self, run: &RunId, number: i64) -> Result<(), StoreError> {
+        let sql =
+            format!("SELECT {PLACES}, {PLACES_BY_QUESTION} FROM (SELECT ?1 AS number) AS runs");
+        let counts = self.first_row(&sql, [number], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        match counts {
+            Some((found, indexed)) => self.refuse_other_count(run, found, indexed),
+            None => Ok(()),
+        }
+    }
+
+    /// Refuses a run whose rows and the index of them are not as many.
+    pub(super) fn refuse_other_count(
+        &self,
+        run: &RunId,
+        found: u64,
+        indexed: u64,
+    ) -> Result<(), StoreError> {
+        if found == indexed {
+            return Ok(());
+        }
+        let detail =
+            format!("run `{run}`: {found} of its trials are found, and its index has {indexed}");
+        Err(StoreError::Corrupt { path: self.path.clone(), detail })
+    }
+
     /// Hands out the trials of a run at some places, in order.
     pub fn trials_at(&self, run: &RunId, places: &[u64]) -> Result<Vec<RunTrial>, StoreError> {
         let _snapshot = self.snapshot()?;
         let number = self.run_number(run)?;
+        self.refuse_lost_places(run, number)?;
         let mut trials = Vec::with_capacity(places.len());
         for place in places {
             let params = params![number, *place as i64];
@@ -222,9 +270,11 @@ impl Store {
         fidelity: Fidelity,
         each: impl FnMut(RunTrial) -> Result<(), E>,
     ) -> Result<(), E> {
+        let number = self.run_number(run)?;
+        self.refuse_lost_places(run, number)?;
         let which = "AND run_trials.trial IN
                      (SELECT number FROM trials WHERE kernel = coalesce(?2, kernel) AND fidelity = ?3)";
-        let params = params![self.run_number(run)?, kernel, fidelity.name()];
+        let params = params![number, kernel, fidelity.name()];
         self.each_trial_where(run, which, params, each)
     }
 
@@ -283,6 +333,7 @@ impl Store {
         // One state for both statements; ends when it is dropped.
         let _snapshot = self.snapshot()?;
         let number = self.run_number(run)?;
+        self.refuse_lost_places(run, number)?;
         let measured: Vec<String> =
             MEASUREMENT.iter().map(|column| format!("measurements.{column}")).collect();
         // Two queries side by side: both are in the order of the run.
@@ -446,6 +497,12 @@ impl Store {
         })
     }
 }
+
+/// The number of a run's places, by the table and by the index of questions that SQLite keeps for its `UNIQUE`.
+pub(super) const PLACES: &str = "(SELECT count(*) FROM main.run_trials INDEXED BY \
+                                 sqlite_autoindex_run_trials_1 WHERE run = runs.number)";
+pub(super) const PLACES_BY_QUESTION: &str = "(SELECT count(*) FROM main.run_trials INDEXED BY sqlite_autoindex_run_trials_2 \
+     WHERE run = runs.number)";
 
 /// What a look at an entry of the index found, and the measurements that it answers for.
 pub(super) type EntryLook = (Option<Look>, Vec<rusqlite::Result<WorkloadTime>>);

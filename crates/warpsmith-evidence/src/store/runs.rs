@@ -4,6 +4,7 @@ use rusqlite::types::Value;
 use rusqlite::{ErrorCode, Row, params};
 use warpsmith_model::{Environment, EnvironmentId, RunId, RunRecord, RunStatus, suggest};
 
+use super::read::{PLACES, PLACES_BY_QUESTION};
 use super::seal::{Seal, Table, text};
 use super::{Store, shown};
 use crate::error::StoreError;
@@ -151,10 +152,16 @@ impl Store {
 
     /// Returns every run, newest first, or what is damaged in its place.
     pub fn runs_or_damage(&self) -> Result<Vec<Result<RunSummary, StoreError>>, StoreError> {
+        self.refuse_lost_rows_of(&[Table::Runs])?;
+        let places = format!(", {PLACES}, {PLACES_BY_QUESTION}");
         let rows = self.sealed_each(
             Table::Runs,
-            ", count(trials.number), coalesce(sum(trials.verdict = 'passed'), 0),
+            &[
+                &places,
+                ", count(trials.number), coalesce(sum(trials.verdict = 'passed'), 0),
              coalesce(sum(run_trials.adopted), 0), max(run_trials.at_unix_s)",
+            ]
+            .concat(),
             "LEFT JOIN run_trials ON run_trials.run = runs.number
              LEFT JOIN trials ON trials.number = run_trials.trial
              GROUP BY runs.number
@@ -163,17 +170,22 @@ impl Store {
             run_words,
             |row| {
                 let next = Table::Runs.next();
-                let last_trial_unix_s = row.get(next + 3)?;
+                let places: [u64; 2] = [row.get(next)?, row.get(next + 1)?];
+                let last_trial_unix_s = row.get(next + 5)?;
                 let row_of_run = RunRow::read(row, last_trial_unix_s)?;
-                let (trials, passed) = (row.get::<_, u64>(next)?, row.get::<_, u64>(next + 1)?);
-                Ok((row_of_run, trials, passed, row.get::<_, u64>(next + 2)?))
+                let counts: [u64; 3] = [row.get(next + 2)?, row.get(next + 3)?, row.get(next + 4)?];
+                Ok((row_of_run, places, counts))
             },
         )?;
-        let summary = |(row, trials, passed, adopted): (RunRow, u64, u64, u64)| {
-            let record = self.run_record(&row)?;
-            let last_trial_unix_s = row.last_trial_unix_s;
-            Ok(RunSummary { record, trials, passed, adopted, last_trial_unix_s })
-        };
+        let summary =
+            |(row, [found, indexed], [trials, passed, adopted]): (RunRow, [u64; 2], [u64; 3])| {
+                let record = self.run_record(&row)?;
+                self.refuse_other_count(&record.id, found, indexed)?;
+                // A place may name a trial that is not there.
+                self.refuse_other_count(&record.id, trials, indexed)?;
+                let last_trial_unix_s = row.last_trial_unix_s;
+                Ok(RunSummary { record, trials, passed, adopted, last_trial_unix_s })
+            };
         Ok(rows.into_iter().map(|row| row.and_then(summary)).collect())
     }
 

@@ -42,7 +42,7 @@ impl Store {
         let seq = self.link(
             &transaction,
             &Link { run, run_number, trial_number, trial: trial.id, at_unix_s, adopted: false },
-            &question_of(&trial.job),
+            &trial.job,
         )?;
         transaction.commit().map_err(|error| self.failed(error))?;
         Ok(seq)
@@ -79,7 +79,7 @@ impl Store {
         let seq = self.link(
             &transaction,
             &Link { run, run_number, trial_number, trial: trial.id, at_unix_s, adopted: true },
-            &question_of(&trial.job),
+            &trial.job,
         )?;
         transaction.commit().map_err(|error| self.failed(error))?;
         Ok(seq)
@@ -257,8 +257,9 @@ impl Store {
         &self,
         transaction: &Transaction<'_>,
         link: &Link<'_>,
-        question: &str,
+        job: &Job,
     ) -> Result<u64, StoreError> {
+        let question = self.free_question(link, job)?;
         let seq: u64 = transaction
             .prepare_cached("SELECT coalesce(max(seq) + 1, 0) FROM run_trials WHERE run = ?1")
             .and_then(|mut select| select.query_row([link.run_number], |row| row.get(0)))
@@ -276,6 +277,30 @@ impl Store {
         // Not the process that began the run, perhaps: several can feed one.
         self.note_writer(link.run_number)?;
         Ok(seq)
+    }
+
+    /// Returns the name under which a run's question gets this answer. One that was ended from outside
+    /// answered nothing, so the question may be asked again, under a name of its own; any other answer stands.
+    fn free_question(&self, link: &Link<'_>, job: &Job) -> Result<String, StoreError> {
+        for times in 0.. {
+            let question = question_of(job, times);
+            let answer = self.first_row(
+                "SELECT trial_documents.document FROM run_trials
+                 JOIN trial_documents ON trial_documents.trial = run_trials.trial
+                 WHERE run_trials.run = ?1 AND run_trials.question = ?2",
+                params![link.run_number, question],
+                |row| row.get::<_, String>(0),
+            )?;
+            let Some(answer) = answer else { return Ok(question) };
+            let what = || "the trial that answered this question before".to_string();
+            if !self.parse::<Trial>(&answer, what)?.outcome.is_from_outside() {
+                return Err(StoreError::AlreadyRecorded {
+                    trial: link.trial,
+                    run: link.run.clone(),
+                });
+            }
+        }
+        unreachable!("a run has fewer places than there are numbers")
     }
 
     fn twice(&self, error: rusqlite::Error, trial: TrialId, run: &RunId) -> StoreError {
@@ -423,18 +448,22 @@ pub(crate) fn named_blobs(trial: &Trial) -> BTreeSet<BlobId> {
     named
 }
 
-/// Names what a job asks: of whom, how thoroughly, on what; each as its trial's columns have it.
-pub(super) fn question(candidate: &str, fidelity: &str, workloads: &str) -> String {
+/// Names what a job asks: of whom, how thoroughly, on what; each as its trial's columns have it. `times` is how
+/// often it was asked before and got no answer.
+pub(super) fn question(candidate: &str, fidelity: &str, workloads: &str, times: u64) -> String {
     let mut hasher = Hasher::new("question");
     hasher.part(candidate.as_bytes());
     hasher.part(fidelity.as_bytes());
     hasher.part(workloads.as_bytes());
+    if times > 0 {
+        hasher.part(&times.to_le_bytes());
+    }
     BlobId::from(hasher).to_string()
 }
 
-fn question_of(job: &Job) -> String {
+fn question_of(job: &Job, times: u64) -> String {
     let candidate = job.candidate.id.to_string();
-    question(&candidate, job.fidelity.name(), &json_text(&job.workloads))
+    question(&candidate, job.fidelity.name(), &json_text(&job.workloads), times)
 }
 
 /// Writes plain data as JSON.

@@ -1,8 +1,9 @@
 //! What the evidence means, from stored trials to rankings.
 
 use warpsmith_evidence::derive::{
-    Bound, Choice, Decision, best_by_kernel, best_by_workload, convergence, dispatch, failures,
-    leaderboard, micro_agreement, parameter_effects, roofline_points, sentence, standings, winner,
+    Bound, Choice, Decision, best_by_kernel, best_by_workload, convergence, disagreements,
+    dispatch, failures, leaderboard, micro_agreement, parameter_effects, roofline_points, sentence,
+    standings, winner,
 };
 use warpsmith_evidence::{TrialSummary, workload_times};
 use warpsmith_model::stats::Comparison;
@@ -359,6 +360,27 @@ fn what_a_search_holds_against_others_in_the_end_is_its_winner() {
     assert_eq!(chosen(&record), (16, vec![]));
     record.settings.insert("goal".to_string(), serde_json::json!("run"));
     assert_eq!(chosen(&record), (8, vec![1]), "and the report says that it is not the faster one");
+}
+
+/// Both numbers were shown without a word, one 1.9 times the other.
+#[test]
+fn times_of_the_gate_and_of_the_rounds_that_disagree_are_said_to() {
+    let said = |small_s: f64, large_s: f64| {
+        let trials =
+            summaries(&[
+                Sketch { fidelity: Fidelity::Full, ..Sketch::tile(8, small_s, large_s) }.finding()
+            ]);
+        // The rounds have 10 µs on `small`, 100 µs on `large`.
+        disagreements(&trials[0], &comparison(&[(8, 1e-5)], 2e-5), 0)
+    };
+    assert_eq!(said(1e-5, 1e-4), Vec::<String>::new());
+    // Apart, but by less than machines change from minute to minute.
+    assert_eq!(said(1.15e-5, 0.9e-4), Vec::<String>::new());
+    let [note] = said(1.9e-5, 1e-4).try_into().expect("one note");
+    let words = "disagree on small: 19.0 µs in the full gate, 10.0 µs in the comparison's rounds;";
+    assert!(note.contains(words), "{note}");
+    let [note] = said(0.8e-5, 2e-4).try_into().expect("one note");
+    assert!(note.contains("disagree on large") && note.contains("on 1 more workload"), "{note}");
 }
 
 #[test]

@@ -318,6 +318,59 @@ fn a_table_that_lost_its_rows_is_damage_and_not_an_empty_one() {
     }
 }
 
+/// One bit of a place's run or number puts its row out of order, and a search for the rows of the run ended there:
+/// a run of 24 trials was shown with three and another winner.
+#[test]
+fn a_place_out_of_order_is_damage_and_not_the_end_of_the_run() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = closed_store(folder.path());
+    let run = RunId("tiles-1".to_string());
+    let store = Store::open(&path).expect("opens");
+    store.start_run(&crate::fixture::record("tiles-2", START + 99.0)).expect("a run");
+    let question: String = {
+        let connection = Connection::open(&path).expect("the file");
+        let sql = "SELECT question FROM run_trials WHERE run = 1 AND seq = 4";
+        connection.query_row(sql, [], |row| row.get(0)).expect("a question")
+    };
+    drop(store);
+    let sound = std::fs::read(&path).expect("the file");
+    // Of the row (1, 4, trial, question, …): run is the constant 1 and takes no byte; seq takes one.
+    let places: Vec<usize> = (0..sound.len() - question.len())
+        .filter(|at| sound[*at..].starts_with(question.as_bytes()))
+        .collect();
+    let mut noticed = 0;
+    for place in places {
+        for at in place - 12..place {
+            for bit in 0..8 {
+                let mut bytes = sound.clone();
+                bytes[at] ^= 1 << bit;
+                let copy = folder.path().join("copy.db");
+                std::fs::write(&copy, bytes).expect("a copy");
+                let Ok(store) = Store::open_read_only(&copy) else { continue };
+                let read = [
+                    store.summaries(&run).map(|all| all.len()),
+                    store.trials(&run).map(|all| all.len()),
+                    report::gather(&store, &run).map(|data| data.trials.len()),
+                ];
+                let listed = store.runs_or_damage().map(|runs| {
+                    let of = |it: &warpsmith_evidence::RunSummary| it.record.id == run;
+                    runs.into_iter().flatten().find(of).map(|it| it.trials)
+                });
+                for outcome in read {
+                    match outcome {
+                        Ok(n_trials) => assert_eq!(n_trials, 12, "byte {at}, bit {bit}"),
+                        Err(_) => noticed += 1,
+                    }
+                }
+                if let Ok(Some(n_trials)) = listed {
+                    assert_eq!(n_trials, 12, "byte {at}, bit {bit}, in the list");
+                }
+            }
+        }
+    }
+    assert!(noticed > 10, "only {noticed} were noticed");
+}
+
 /// Evidence of the format before hashes is read as it is, counted, and stays unsigned when it is brought up
 /// to date: nobody knows what it was.
 #[test]

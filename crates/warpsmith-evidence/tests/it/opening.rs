@@ -130,6 +130,17 @@ fn damage_inside_a_document_is_found_by_looking() {
     assert_eq!(faults.len(), 6, "{faults:#?}");
 }
 
+/// Another user's evidence was called missing.
+#[test]
+fn evidence_that_cannot_be_looked_for_is_not_called_missing() {
+    let folder = tempfile::tempdir().expect("a folder");
+    // Permissions do not stop the user who may do everything; a file in the place of a folder does.
+    std::fs::write(folder.path().join("file"), "").expect("a file");
+    let path = folder.path().join("file/evidence.db");
+    let error = Store::open_read_only(&path).expect_err("there is no folder");
+    assert!(matches!(error, StoreError::CannotOpen { .. }), "{error}");
+}
+
 #[test]
 fn a_missing_or_empty_file_is_made_for_campaigns_and_missed_by_queries() {
     let folder = tempfile::tempdir().expect("a folder");

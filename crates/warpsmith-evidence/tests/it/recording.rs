@@ -71,6 +71,45 @@ fn the_same_question_is_recorded_once_in_a_run() {
     assert_eq!(store.trials(&record.id).expect("trials").len(), 2);
 }
 
+/// Who was killed by the system said nothing, and once answered for its candidate for ever.
+#[test]
+fn an_evaluation_that_was_ended_from_outside_answers_nothing() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (store, record) = store_with_run(folder.path(), "tiles-1");
+    let answer = Sketch::tile(8, 1e-5, 1e-4).finding();
+    let ended = |name: &str| {
+        let mut finding = answer.clone();
+        let cause = warpsmith_model::CrashCause::from_outside();
+        finding.trial.outcome = Outcome::Crashed { workload: "small".to_string(), cause };
+        finding.trial.id = warpsmith_model::TrialId::of(name.as_bytes());
+        finding.trial.job.trial = finding.trial.id;
+        finding
+    };
+    let job = &answer.trial.job;
+    let question = Question {
+        candidate: job.candidate.id,
+        fidelity: job.fidelity,
+        workloads: &job.workloads,
+        environment: answer.trial.environment,
+        lab: job.lab,
+    };
+    for name in ["once", "twice"] {
+        store.append(&record.id, &ended(name), START).expect("recorded");
+        assert_eq!(store.find_trial(&question).expect("sound"), None);
+    }
+    store.append(&record.id, &answer, START).expect("asked again");
+    assert_eq!(store.find_trial(&question).expect("sound"), Some(answer.trial.clone()));
+    let error = store.append(&record.id, &ended("late"), START).expect_err("an answer stands");
+    assert!(matches!(error, StoreError::AlreadyRecorded { .. }), "{error}");
+
+    let second = crate::fixture::record("tiles-2", START + 9.0);
+    store.start_run(&second).expect("a run");
+    store.append(&second.id, &ended("newest"), START + 9.0).expect("recorded");
+    assert_eq!(store.find_trial(&question).expect("sound"), Some(answer.trial.clone()));
+    store.adopt(&second.id, &answer.trial, START + 9.0).expect("taken over");
+    assert_eq!(store.verify().expect("checked"), Vec::<String>::new());
+}
+
 #[test]
 fn a_later_run_finds_and_adopts_an_earlier_trial() {
     let folder = tempfile::tempdir().expect("a folder");

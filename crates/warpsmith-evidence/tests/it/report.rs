@@ -78,6 +78,30 @@ fn the_summary_warns_of_what_is_poor_about_the_winners_own_measurement() {
     check_contains(&page, &words);
 }
 
+/// They were counted among those that passed, as in `show` they are not.
+#[test]
+fn a_kernel_whose_best_trial_was_abandoned_is_marked() {
+    let mut data = sample(60);
+    let mark = "abandoned as too slow</span>";
+    assert!(!render(&data).contains(mark));
+    for record in data.trials.iter_mut() {
+        let Outcome::Passed { measurements } = &mut record.trial.outcome else { continue };
+        for measurement in measurements {
+            measurement.stop = warpsmith_model::StopReason::Hopeless;
+        }
+    }
+    check_contains(&render(&data), mark);
+}
+
+/// A run on two of the lab's workloads said that all of them were proven.
+#[test]
+fn the_chain_of_trust_counts_the_workloads_of_the_run() {
+    let mut data = sample(60);
+    let chain = data.chain.as_mut().expect("a chain");
+    chain.authorities.truncate(1);
+    check_contains(&render(&data), "on 1 workload, with");
+}
+
 #[test]
 fn every_missing_guard_is_a_warning() {
     let mut data = sample(60);

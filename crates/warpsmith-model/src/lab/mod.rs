@@ -42,6 +42,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::roofline::WorkSize;
+use crate::units::percent;
 use crate::{DType, DeviceInfo, EvalError, Expr, LabId, Loss, Params, Value, Verdict};
 
 /// The texts of a lab's files, by path relative to the lab's folder (`kernels/00_naive.toml`), with
@@ -586,7 +587,9 @@ impl Lab {
     /// Says what is to be said of tolerances within which an answer may be visibly wrong; such that zeros would
     /// pass are refused when the lab is read.
     pub fn tolerance_doubt(&self) -> Option<String> {
-        const MOST: f64 = 0.05;
+        // Of a whole answer, errors that are independent of each other leave far less than of one element.
+        const MOST: f64 = 0.01;
+        const MOST_OF_AN_ELEMENT: f64 = 0.05;
         let outputs = self.tensors.iter().filter(|tensor| tensor.role == Role::Output);
         let epsilon = outputs
             .flat_map(|tensor| match &tensor.dtype {
@@ -597,12 +600,19 @@ impl Lab {
             .fold(0.0, f64::max);
         let widest =
             self.inputs.iter().max_by(|a, b| a.tolerance_scale.total_cmp(&b.tolerance_scale))?;
-        let share = self.tolerance.norm_eps * widest.tolerance_scale * epsilon;
-        (share > MOST).then(|| {
+        let share = |eps: f64| eps * widest.tolerance_scale * epsilon;
+        let (norm, element) = (share(self.tolerance.norm_eps), share(self.tolerance.element_eps));
+        let mut doubts = Vec::new();
+        if norm > MOST {
+            doubts.push(format!("a whole answer be wrong by {}", percent(norm)));
+        }
+        if element > MOST_OF_AN_ELEMENT {
+            doubts.push(format!("one element be wrong by {}", percent(element)));
+        }
+        (!doubts.is_empty()).then(|| {
             format!(
-                "the tolerance lets a whole answer be wrong by {:.0} % (inputs `{}`); \
-                 `warpsmith calibrate` proposes another",
-                100.0 * share,
+                "the tolerance lets {} (inputs `{}`); `warpsmith calibrate` proposes another",
+                doubts.join(", and "),
                 widest.name
             )
         })

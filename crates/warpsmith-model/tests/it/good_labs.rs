@@ -194,13 +194,31 @@ fn schemas_name_the_keys_that_the_loader_knows() {
 #[test]
 fn tolerances_that_are_wide_are_doubted() {
     for name in ["saxpy", "rmsnorm", "gemm", "attention"] {
-        let lab = Lab::parse(&read_lab(name)).expect("a good lab");
-        assert_eq!(lab.tolerance_doubt(), None, "{name}");
+        let mut for_gpus = LabFiles::new();
+        read_files(&labs_folder().join(name).join("cuda"), "", &mut for_gpus);
+        read_files(&labs_folder().join(name), "../", &mut for_gpus);
+        read_files(&labs_folder().join("include"), "../../include/", &mut for_gpus);
+        for files in [read_lab(name), for_gpus] {
+            let lab = Lab::parse(&files).expect("a good lab");
+            assert_eq!(lab.tolerance_doubt(), None, "{name}");
+        }
     }
     let mut lab = Lab::parse(&read_lab("saxpy")).expect("a good lab");
     lab.tolerance.norm_eps = 1e6;
     let doubt = lab.tolerance_doubt().expect("wide");
-    assert!(doubt.contains("wrong by 12 %"), "{doubt}");
+    assert!(doubt.contains("a whole answer be wrong by 12 %"), "{doubt}");
+    assert!(!doubt.contains("element"), "{doubt}");
+    lab.tolerance.norm_eps = 1e5;
+    let doubt = lab.tolerance_doubt().expect("wide");
+    assert!(doubt.contains("a whole answer be wrong by 1.2 %"), "{doubt}");
+    // Elements that are far off were once passed over in silence.
+    lab.tolerance.norm_eps = 2.0;
+    lab.tolerance.element_eps = 1e6;
+    let doubt = lab.tolerance_doubt().expect("wide");
+    assert!(doubt.contains("lets one element be wrong by 12 %"), "{doubt}");
+    lab.tolerance.element_eps = 1e300;
+    let doubt = lab.tolerance_doubt().expect("wide");
+    assert!(doubt.contains("wrong by 1.2e295 %"), "{doubt}");
 }
 
 /// A kernel that relies on the size of its inputs passed on the GPU alone: the labs for it lacked the distributions

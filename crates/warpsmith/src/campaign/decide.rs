@@ -16,6 +16,7 @@ use warpsmith_search::score;
 
 use super::objective::Aim;
 use super::{Campaign, kernel_text, passed, restore, system_seed};
+use crate::commands::summary::counted;
 use crate::commands::winner::WinnerTable;
 use crate::damage::{all_intact, intact};
 use crate::output::{Progress, say};
@@ -288,7 +289,11 @@ impl Campaign {
             Answer::Compared(record) => {
                 // Without those that are not installed.
                 let (n_there, n_workloads) = (record.contenders.len(), record.workloads.len());
-                progress.finish(&format!("{n_there} contenders on {n_workloads} workloads"));
+                progress.finish(&format!(
+                    "{} on {}",
+                    counted(n_there, "contender"),
+                    counted(n_workloads, "workload")
+                ));
                 self.store.put_comparison(&self.run, &record)?;
                 Ok(*record)
             }

@@ -26,8 +26,9 @@ use warpsmith_model::lab::{Kernel, TargetKind};
 use warpsmith_model::stats::median_interval;
 use warpsmith_model::{
     Answer, Ask, Blob, BlobId, Candidate, CandidateId, Ceilings, Environment, EnvironmentId,
-    FORMAT_VERSION, Fidelity, Finding, Goal, Job, KernelText, Lab, LabRecord, LabRef, Origin,
-    Outcome, Params, Request, RequestLimits, RunId, RunRecord, RunSettings, RunStatus, Trial,
+    FORMAT_VERSION, Fidelity, Finding, Goal, Hasher, Job, KernelText, Lab, LabRecord, LabRef,
+    Origin, Outcome, Params, Request, RequestLimits, RunId, RunRecord, RunSettings, RunStatus,
+    Trial, TrialId,
 };
 
 use crate::damage::{all_intact, intact};
@@ -66,7 +67,10 @@ pub struct Campaign {
     environment_id: EnvironmentId,
     pool: Pool,
     interrupt: Interrupt,
-    trials: HashMap<warpsmith_model::TrialId, Trial>,
+    /// What this run knows, by the question: see [`trial_id`].
+    trials: HashMap<TrialId, Trial>,
+    /// How often an evaluation was ended from outside, by the question; each said nothing, and had a name.
+    ended: HashMap<TrialId, u32>,
     /// How the last search went.
     pub pace: Option<Pace>,
 }
@@ -106,6 +110,7 @@ impl Campaign {
             pool,
             interrupt,
             trials: HashMap::new(),
+            ended: HashMap::new(),
             pace: None,
         })
     }
@@ -166,10 +171,11 @@ impl Campaign {
         Ok(())
     }
 
-    /// Returns the stored trials of this run at one fidelity, in order.
+    /// Returns the stored trials of this run at one fidelity that say something, in order.
     fn stored(&self, fidelity: Fidelity) -> Result<Vec<Trial>> {
         let trials = self.store.trials(&self.run)?;
-        let wanted = |trial: &Trial| trial.job.fidelity == fidelity;
+        let wanted =
+            |trial: &Trial| trial.job.fidelity == fidelity && !trial.outcome.is_from_outside();
         Ok(trials.into_iter().map(|stored| stored.trial).filter(wanted).collect())
     }
 
@@ -200,7 +206,7 @@ impl Campaign {
             lab_dir: self.loaded.dir.clone(),
             kernel: Some(kernel_text(kernel)),
             job: Job {
-                trial: trial_id(&self.run, &candidate.id, fidelity, &workloads),
+                trial: self.next_trial(&candidate.id, fidelity, &workloads),
                 lab: self.loaded.lab.id,
                 candidate,
                 workloads,
@@ -255,7 +261,8 @@ impl Campaign {
 
     /// Returns what the evidence already says.
     fn known(&mut self, kernel: &Kernel, request: &Request) -> Result<Option<Trial>> {
-        if let Some(trial) = self.trials.get(&request.job.trial) {
+        let asked = self.asked(&request.job);
+        if let Some(trial) = self.trials.get(&asked) {
             return Ok(Some(trial.clone()));
         }
         // The winner's verification is never taken from an earlier run.
@@ -282,7 +289,7 @@ impl Campaign {
         }
         self.store.adopt(&self.run, &trial, now_unix_s())?;
         self.pool.remember(&self.loaded.lab, kernel, &trial);
-        self.trials.insert(job.trial, trial.clone());
+        self.trials.insert(asked, trial.clone());
         Ok(Some(trial))
     }
 
@@ -290,8 +297,42 @@ impl Campaign {
     fn keep(&mut self, kernel: &Kernel, mut finding: Finding) -> Result<Trial> {
         finding.blobs.push(Blob::new(kernel.source.clone()));
         self.store.append(&self.run, &finding, now_unix_s())?;
-        self.trials.insert(finding.trial.id, finding.trial.clone());
+        self.note(finding.trial.clone());
         Ok(finding.trial)
+    }
+
+    /// Remembers what this run knows. An evaluation that was ended from outside says nothing of its candidate,
+    /// so it is asked again.
+    fn note(&mut self, trial: Trial) {
+        let asked = self.asked(&trial.job);
+        if trial.outcome.is_from_outside() {
+            *self.ended.entry(asked).or_default() += 1;
+        } else {
+            self.trials.insert(asked, trial);
+        }
+    }
+
+    /// Names the question that this run asks with a job, whichever run answers it and however often it is asked.
+    fn asked(&self, job: &Job) -> TrialId {
+        trial_id(&self.run, &job.candidate.id, job.fidelity, &job.workloads)
+    }
+
+    /// Names the next evaluation of a question.
+    fn next_trial(
+        &self,
+        candidate: &CandidateId,
+        fidelity: Fidelity,
+        workloads: &[String],
+    ) -> TrialId {
+        let asked = trial_id(&self.run, candidate, fidelity, workloads);
+        match self.ended.get(&asked) {
+            None => asked,
+            Some(times) => {
+                let mut hasher = Hasher::new("trial again");
+                hasher.part(asked.to_string().as_bytes()).part(&times.to_le_bytes());
+                hasher.into()
+            }
+        }
     }
 
     /// Measures the ceilings; called again, it looks whether they have risen. Keeps the best that was ever seen

@@ -10,7 +10,7 @@ use super::{Campaign, ask_environment, open_store};
 use crate::damage::all_intact;
 use crate::interrupt::Interrupt;
 use crate::labdir;
-use crate::pool::{Pool, trial_id};
+use crate::pool::Pool;
 use crate::project::Project;
 use crate::worker_client::Worker;
 
@@ -45,22 +45,17 @@ impl Campaign {
             );
         }
         let mut pool = Pool::new(project, &environment, worker);
-        let mut trials = HashMap::new();
-        for stored in store.trials(&record.id)? {
+        let stored_trials = store.trials(&record.id)?;
+        for stored in &stored_trials {
             if let Some(kernel) = loaded.lab.kernel(&stored.trial.job.candidate.kernel) {
                 pool.remember(&loaded.lab, kernel, &stored.trial);
             }
-            // By the question that this run would ask: a trial that was taken over has the name that the
-            // run that measured it gave it, and would be taken over again.
-            let job = &stored.trial.job;
-            let asked = trial_id(&record.id, &job.candidate.id, job.fidelity, &job.workloads);
-            trials.insert(asked, stored.trial);
         }
         // Another one may have taken it up since it was chosen.
         if !store.take_up(&record.id)? {
             bail!("{}", goes_on(&record.id));
         }
-        Ok(Self {
+        let mut campaign = Self {
             project: project.clone(),
             loaded,
             settings,
@@ -70,9 +65,12 @@ impl Campaign {
             environment_id,
             pool,
             interrupt,
-            trials,
+            trials: HashMap::new(),
+            ended: HashMap::new(),
             pace: None,
-        })
+        };
+        stored_trials.into_iter().for_each(|stored| campaign.note(stored.trial));
+        Ok(campaign)
     }
 }
 

@@ -9,8 +9,8 @@ use warpsmith_gate::coverage::{self, Coverage};
 use warpsmith_model::lab::{Kernel, TargetKind, parse_kernel};
 use warpsmith_model::stats::{geomean, median};
 use warpsmith_model::{
-    BudgetShare, Fidelity, Goal, Lab, Measurement, Origin, Params, Request, RunSettings, Trial,
-    Value, Verdict, units,
+    BudgetShare, ErrorSize, Fidelity, Goal, Lab, Measurement, Origin, Params, Request, RunSettings,
+    Trial, Value, Verdict, units,
 };
 
 use super::{CliFailure, Context, plain_settings, summary, with_campaign};
@@ -286,19 +286,16 @@ fn table(trials: &[(Verdict, Trial)]) {
     for (expected, trial) in trials {
         let verdict = trial.outcome.verdict();
         let style = if verdict == *expected { GOOD } else { BAD };
-        let worst = trial
-            .outcome
-            .measurements()
-            .iter()
-            .map(|measurement| measurement.error.element_eps)
-            .fold(f64::NAN, f64::max);
-        let shares = trial.outcome.measurements().iter().filter_map(|it| it.error.of_budget);
-        let share = shares.map(BudgetShare::worst).fold(f64::NAN, f64::max);
-        let worst = match (worst.is_nan(), share.is_nan()) {
-            (true, _) => paint(DIM, "-"),
-            (false, true) => format!("{worst:.1} eps"),
-            (false, false) => format!("{worst:.1} eps, {} of budget", units::percent(share)),
+        // The one that is nearest to failing: sizes of others have other budgets.
+        let nearness = |error: &ErrorSize| {
+            (error.of_budget.map_or(-1.0, BudgetShare::worst), error.element_eps)
         };
+        let errors = trial.outcome.measurements().iter().map(|measurement| measurement.error);
+        let worst = errors.max_by(|a, b| {
+            let ((a, a_eps), (b, b_eps)) = (nearness(a), nearness(b));
+            a.total_cmp(&b).then(a_eps.total_cmp(&b_eps))
+        });
+        let worst = worst.map_or_else(|| paint(DIM, "-"), |worst| worst.describe());
         let mut cells =
             vec![trial.job.candidate.kernel.clone(), paint(style, verdict.name()), worst];
         if has_warm {

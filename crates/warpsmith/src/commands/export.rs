@@ -4,15 +4,16 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 use clap::{Args, ValueEnum};
+use warpsmith_evidence::Store;
 use warpsmith_evidence::derive::winner;
-use warpsmith_evidence::{Store, export};
+use warpsmith_evidence::export::{self, ExportError};
 use warpsmith_model::{RunRecord, RunSettings};
 
 use super::Context;
 use crate::campaign::evolve::write_kernel;
 use crate::campaign::restore;
 use crate::labdir;
-use crate::output::{json, result, say};
+use crate::output::{end_unwritten, json, result, say};
 
 /// Write the evidence of a run for other tools
 #[derive(Debug, Args)]
@@ -59,12 +60,12 @@ pub fn run(context: &Context, arguments: ExportArgs) -> Result<()> {
         return match arguments.format {
             Format::Json => {
                 let mut writer = std::io::stdout().lock();
-                Ok(export::write_evidence(
-                    &store,
-                    &record,
-                    Path::new("standard output"),
-                    &mut writer,
-                )?)
+                let name = Path::new("standard output");
+                match export::write_evidence(&store, &record, name, &mut writer) {
+                    // Whoever reads it has seen enough, or the disk behind it is full.
+                    Err(ExportError::Write { source, .. }) => end_unwritten(&source),
+                    outcome => Ok(outcome?),
+                }
             }
             _ => bail!("`--out -` is for `--format json`; the other formats are several files"),
         };

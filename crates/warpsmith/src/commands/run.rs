@@ -75,12 +75,20 @@ pub fn whole_job(campaign: &mut Campaign, report: Option<PathBuf>) -> Result<sum
     // Once more, hours or minutes later: the peak that results are held against should be the
     // best that the machine has shown.
     let ceilings = campaign.ceilings()?;
+    let changed = summary::ceiling_change(&first_ceilings, &ceilings);
+    if changed.is_some() {
+        let words = summary::ceiling_words(&ceilings);
+        say(format!("  {:<9} {words}", "machine, measured again:"));
+    }
     let report = match campaign.settings.goal {
         // Much is still to be done.
         Goal::Evidence => super::report::write(campaign, report)?,
         _ => super::report::write_last(campaign, report)?,
     };
-    summary::Summary::of(campaign, &winner, &full, Some(comparison), ceilings, Some(report))
+    let mut summary =
+        summary::Summary::of(campaign, &winner, &full, Some(comparison), ceilings, Some(report))?;
+    summary.doubt(changed);
+    Ok(summary)
 }
 
 /// Seeds, tunes, re-measures and verifies; returns the winner with its full trial.

@@ -232,10 +232,7 @@ fn show_trial(context: &Context, store: &Store, trial: &Trial, source: bool) -> 
 }
 
 fn error_words(error: &ErrorSize) -> String {
-    let mut words = format!("{:.1} eps", error.element_eps);
-    if let Some(share) = error.of_budget {
-        words += &format!(", {} of budget", units::percent(share.worst()));
-    }
+    let mut words = error.describe();
     if let Some(plain) = error.plain {
         words += &format!(" ({:.1e} at most)", plain.absolute);
     }

@@ -64,6 +64,11 @@ impl Summary {
         })
     }
 
+    /// Adds what is to be known of the winner's times, if there is anything.
+    pub fn doubt(&mut self, words: Option<String>) {
+        words.into_iter().for_each(|words| self.recorded.doubt(words));
+    }
+
     /// Renders for people.
     pub fn render(&self) -> String {
         let mut lines = vec![String::new(), self.recorded.render()];
@@ -395,12 +400,12 @@ fn parallelism(device: &DeviceInfo) -> String {
 pub fn announce(campaign: &Campaign) {
     let lab = &campaign.loaded.lab;
     say(format!(
-        "{} {}: {} kernels, {} workloads, {} baselines; {} ({})",
+        "{} {}: {}, {}, {}; {} ({})",
         paint(BOLD, &lab.name),
         lab.title,
-        lab.kernels.len(),
-        lab.workloads.len(),
-        lab.baselines.len(),
+        counted(lab.kernels.len(), "kernel"),
+        counted(lab.workloads.len(), "workload"),
+        counted(lab.baselines.len(), "baseline"),
         campaign.environment.device.name,
         parallelism(&campaign.environment.device),
     ));
@@ -412,6 +417,11 @@ pub fn announce(campaign: &Campaign) {
     }
 }
 
+/// Says how many there are of something that has a regular plural.
+pub fn counted(number: usize, noun: &str) -> String {
+    if number == 1 { format!("1 {noun}") } else { format!("{number} {noun}s") }
+}
+
 /// Tells what the chain of trust rests on.
 pub fn say_chain(chain: &ChainRecord) {
     say(wrapped(&format!("  {:<9} {}", "chain", chain_words(chain))));
@@ -421,15 +431,17 @@ fn chain_words(chain: &ChainRecord) -> String {
     let by_reference = chain.authorities.iter().filter(|a| a.by_reference).count();
     if chain.proofs.is_empty() {
         return format!(
-            "the reference repeats itself bit for bit, depends on every input, and computes all {} \
-             workloads itself",
-            chain.authorities.len()
+            "the reference repeats itself bit for bit, depends on every input, and computes {} \
+             itself",
+            counted(chain.authorities.len(), "workload")
         );
     }
     let computed = match chain.authorities.len() {
+        1 if by_reference == 1 => "it computes the workload itself".to_string(),
         all if all == by_reference => format!("it computes all {all} workloads itself"),
         all => format!(
-            "it computes {by_reference} of {all} workloads itself and samples {} blocks of the rest",
+            "it computes {by_reference} of {} itself and samples {} blocks of the rest",
+            counted(all, "workload"),
             chain.authorities.iter().map(|a| a.sampled_blocks).sum::<u64>()
         ),
     };
@@ -444,6 +456,36 @@ fn chain_words(chain: &ChainRecord) -> String {
         chain.proofs.len(),
         100.0 * worst,
     )
+}
+
+/// Says which ceilings changed since they were first measured by more than shares of them should be trusted; none
+/// where all are much the same.
+pub fn ceiling_change(first: &Ceilings, last: &Ceilings) -> Option<String> {
+    const CHANGE: f64 = 0.05;
+    let rates = |it: &Ceilings| {
+        [
+            ("matrix units", it.matrix_flops_per_s, units::flops as fn(f64) -> String),
+            ("the peak", Some(it.f32_flops_per_s), units::flops),
+            ("the peak in f64", Some(it.f64_flops_per_s), units::flops),
+            ("memory", Some(it.memory_bytes_per_s), units::bandwidth),
+            ("caches", Some(it.cache_bytes_per_s), units::bandwidth),
+        ]
+    };
+    let changes: Vec<String> = rates(first)
+        .into_iter()
+        .zip(rates(last))
+        .filter_map(|((what, first, words), (_, last, _))| {
+            let (first, last) = (first?, last?);
+            let is_far = (last - first).abs() > CHANGE * first;
+            is_far.then(|| format!("{what} {}, then {}", words(first), words(last)))
+        })
+        .collect();
+    (!changes.is_empty()).then(|| {
+        format!(
+            "the machine showed other ceilings at the end than at the beginning ({}); shares are of the last",
+            changes.join("; ")
+        )
+    })
 }
 
 /// Says in one line what the machine can do.
@@ -500,6 +542,24 @@ mod tests {
         let words = chain_words(&chain(vec![on("a", true, 0), on("b", false, 16)]));
         let rest = "; it computes 1 of 2 workloads itself and samples 16 blocks of the rest";
         assert!(words.ends_with(rest), "{words}");
+    }
+
+    #[test]
+    fn ceilings_that_changed_are_named_with_both_values() {
+        let first = Ceilings {
+            matrix_flops_per_s: None,
+            f32_flops_per_s: 1e11,
+            f64_flops_per_s: 5e10,
+            memory_bytes_per_s: 4.88e10,
+            cache_bytes_per_s: 4e11,
+            launch_floor_s: 2e-6,
+            newest: None,
+        };
+        let last =
+            Ceilings { memory_bytes_per_s: 5.6e10, f32_flops_per_s: 1.04e11, ..first.clone() };
+        let words = ceiling_change(&first, &last).expect("changed");
+        assert!(words.contains("(memory 48.8 GB/s, then 56.0 GB/s)"), "{words}");
+        assert_eq!(ceiling_change(&first, &first), None);
     }
 
     /// They were said to be "in the report", which most commands do not write.

@@ -58,8 +58,8 @@ pub fn run(context: &Context, _arguments: VerifyArgs) -> Result<()> {
             let note = "others can read this file; `chmod -R go= FOLDER` ends that";
             result(format!("{} {note}", paint(WARN, "note")));
         }
-        for fault in &found.faults {
-            result(format!("{} {fault}", paint(BAD, "damaged")));
+        for line in fault_lines(&found.faults) {
+            result(format!("{} {line}", paint(BAD, "damaged")));
         }
         if found.faults.is_empty() {
             result(format!("{} {} is what was recorded", paint(GOOD, "sound"), path.display()));
@@ -77,6 +77,18 @@ pub fn run(context: &Context, _arguments: VerifyArgs) -> Result<()> {
     }
 }
 
+/// A damaged page can be thousands of faults; nobody reads as many, and `--json` has them all.
+const SHOWN_FAULTS: usize = 50;
+
+fn fault_lines(faults: &[String]) -> Vec<String> {
+    let mut lines: Vec<String> = faults.iter().take(SHOWN_FAULTS).cloned().collect();
+    match faults.len() - lines.len() {
+        0 => {}
+        more => lines.push(format!("and {more} more: `warpsmith verify --json` lists them all")),
+    }
+    lines
+}
+
 /// Says whether others than the owner can read the file.
 fn readers(path: &std::path::Path) -> bool {
     let mode = |path: &std::path::Path| {
@@ -84,4 +96,18 @@ fn readers(path: &std::path::Path) -> bool {
     };
     let folder = path.parent().map_or(0, mode);
     mode(path) & 0o044 != 0 && folder & 0o011 != 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_very_many_faults_the_first_are_printed_and_the_rest_are_counted() {
+        let faults: Vec<String> = (0..SHOWN_FAULTS + 7).map(|idx| format!("fault {idx}")).collect();
+        assert_eq!(fault_lines(&faults[..SHOWN_FAULTS]), &faults[..SHOWN_FAULTS]);
+        let lines = fault_lines(&faults);
+        assert_eq!(lines.len(), SHOWN_FAULTS + 1);
+        assert!(lines[SHOWN_FAULTS].starts_with("and 7 more"), "{lines:?}");
+    }
 }

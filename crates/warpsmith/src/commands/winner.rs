@@ -20,6 +20,8 @@ pub struct WinnerTable {
     /// The trial that its times are from.
     pub trial: Trial,
     rows: Vec<Row>,
+    /// What is to be known of the times beside what their trial says.
+    doubts: Vec<String>,
 }
 
 #[derive(Clone, Debug)]
@@ -55,7 +57,19 @@ impl WinnerTable {
         let ceilings = store.ceilings(&record.id)?;
         let caches_bytes = store.environment(&record.environment)?.device.caches_bytes();
         let rows = rows(&record.lab, &trial, ceilings.as_ref(), caches_bytes);
-        Ok(Some(Self { trial, rows }))
+        let place = |comparison| {
+            let candidate = &trial.job.candidate;
+            Some((comparison, derive::place(comparison, &candidate.kernel, &candidate.params)?))
+        };
+        let last = comparisons.iter().rev().find_map(place);
+        let doubts =
+            last.map(|(comparison, at)| derive::disagreements(winner.trial, comparison, at));
+        Ok(Some(Self { trial, rows, doubts: doubts.unwrap_or_default() }))
+    }
+
+    /// Adds what is to be known of the times, below them.
+    pub fn doubt(&mut self, words: String) {
+        self.doubts.push(words);
     }
 
     /// Says which measurement the times are from.
@@ -124,9 +138,11 @@ impl WinnerTable {
     }
 
     /// Says what is to be known of the measurement that the times are from, those that say the same in one
-    /// line.
+    /// line, and of what else disagrees with it.
     pub fn notes(&self) -> Vec<String> {
-        notes::gathered(&self.trial.notes, &self.trial.job.workloads)
+        let mut notes = notes::gathered(&self.trial.notes, &self.trial.job.workloads);
+        notes.extend(self.doubts.iter().cloned());
+        notes
     }
 
     fn has_warm(&self) -> bool {
@@ -258,7 +274,7 @@ mod tests {
             notes: Vec::new(),
         };
         let trial = trial(2, 1e-3, 4e-3, Conditions::default());
-        let table = WinnerTable { trial, rows: Vec::new() };
+        let table = WinnerTable { trial, rows: Vec::new(), doubts: Vec::new() };
         assert_eq!(table.place(&finals), 1);
         let text = comparison_table_of(&finals, table.place(&finals));
         assert!(text.contains("tile 2 is 2.00x as fast as tile 1"), "{text}");
@@ -271,7 +287,7 @@ mod tests {
         let on = ["small", "large"];
         trial.notes = on.iter().map(|on| uneven(on, 2.5)).collect();
         trial.notes.extend([noisy("small", 0.3), near_floor("large", 3.0)]);
-        let table = WinnerTable { trial, rows: Vec::new() };
+        let table = WinnerTable { trial, rows: Vec::new(), doubts: Vec::new() };
         let wrapped = table.render();
         let text = wrapped.split_whitespace().collect::<Vec<&str>>().join(" ");
         for words in [

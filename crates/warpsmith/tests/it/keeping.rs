@@ -187,6 +187,12 @@ fn results_go_to_standard_output_where_nothing_can_be_written() {
     let everything = project.ok(&["export", "latest", "--format", "json", "--out", "-"]);
     let everything: serde_json::Value = serde_json::from_str(&everything).expect("JSON");
     assert!(everything["trials"].as_array().is_some_and(|trials| !trials.is_empty()));
+    // Whoever reads it has seen enough.
+    let export = ["export", "latest", "--format", "json", "--out", "-"];
+    let (reader, writer) = std::io::pipe().expect("a pipe");
+    drop(reader);
+    let output = project.command(&export).stdout(writer).output().expect("it ends");
+    assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
     let said = project.fails(2, &["export", "latest", "--out", "-"]);
     assert!(said.contains("--format json"), "{said}");
 }

@@ -5,7 +5,11 @@ use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use warpsmith_evidence::Store;
 use warpsmith_model::rng::Rng;
+use warpsmith_model::{
+    CrashCause, Fidelity, Finding, Outcome, RunId, RunRecord, RunStatus, Trial, TrialId,
+};
 
 use crate::support::{Project, kill, processes_with, wait_for};
 
@@ -159,6 +163,55 @@ fn a_worker_that_is_ended_again_and_again_was_ended_from_outside() {
     assert!(!output.status.success(), "{said}");
     assert!(said.contains("was killed 2 times") && said.contains("signal: 15"), "{said}");
     assert!(!said.contains("defect"), "{said}");
+}
+
+/// The system kills processes when memory runs out; what it killed was once the candidate's verdict for ever.
+#[test]
+fn what_was_ended_from_outside_is_asked_again_by_later_runs_and_by_resume() {
+    let project = Project::new();
+    let tune = ["tune", "labs/probe", "--budget", "1", "--seed", "5", "--seed-from", "none"];
+    project.ok(&tune);
+    let store = Store::open(&project.database()).expect("opens");
+    let first = store.run("latest").expect("a run");
+    let trials = store.trials(&first.id).expect("its trials");
+    // The same run again, whose every evaluation was ended.
+    let second = RunRecord {
+        id: RunId("probe-ended".to_string()),
+        started_unix_s: first.started_unix_s + 0.5,
+        status: RunStatus::Running,
+        ..first.clone()
+    };
+    store.start_run(&second).expect("a run");
+    for (idx, stored) in trials.iter().enumerate() {
+        let id = TrialId::of(format!("ended {idx}").as_bytes());
+        let cause = CrashCause::from_outside();
+        let mut trial = Trial {
+            id,
+            outcome: Outcome::Crashed { workload: "small".to_string(), cause },
+            ..stored.trial.clone()
+        };
+        trial.job.trial = id;
+        let finding = Finding { trial, blobs: Vec::new() };
+        store.append(&second.id, &finding, second.started_unix_s).expect("recorded");
+    }
+    let status = RunStatus::Interrupted { ended_unix_s: second.started_unix_s };
+    store.finish_run(&second.id, &status).expect("interrupted");
+    drop(store);
+
+    project.ok(&["resume", "probe-ended"]);
+    let store = project.store();
+    let full = |run: &RunId| {
+        let trials = store.trials(run).expect("its trials");
+        let verdicts = trials.iter().filter(|it| it.trial.job.fidelity == Fidelity::Full);
+        verdicts.map(|it| it.trial.outcome.verdict().name()).collect::<Vec<_>>()
+    };
+    assert_eq!(full(&second.id), ["crashed", "passed"]);
+    drop(project.ok(&tune));
+    let newest = store.run("latest").expect("a run");
+    for stored in store.trials(&newest.id).expect("its trials") {
+        assert!(!stored.trial.outcome.is_from_outside(), "{:?}", stored.trial.outcome);
+    }
+    assert_eq!(project.json(&["verify"])["faults"].as_array().map(Vec::len), Some(0));
 }
 
 #[test]

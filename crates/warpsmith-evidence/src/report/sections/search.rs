@@ -80,9 +80,15 @@ fn best_of_each_kernel(view: &View<'_>, board: &Leaderboard<'_>) -> Html {
                 Some(entry) => {
                     let place = view.summaries.iter().position(|trial| trial.id == entry.trial.id);
                     let speedup = place.and_then(|idx| view.scores[idx].speedup);
+                    let given_up = if entry.trial.is_abandoned() {
+                        html!("<span class='sub'>abandoned as too slow</span>")
+                    } else {
+                        Html::default()
+                    };
                     html!(
-                        "<td class='num'>{}</td><td class='num'>{}</td><td class='num'>{}</td><td class='params'>{}</td>",
+                        "<td class='num'>{}{}</td><td class='num'>{}</td><td class='num'>{}</td><td class='params'>{}</td>",
                         units::time(entry.score_s.mid),
+                        given_up,
                         speedup.map_or("–".to_string(), words::ratio),
                         entry.trial.seq.to_string(),
                         entry.trial.params.to_string()

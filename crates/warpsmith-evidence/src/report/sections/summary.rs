@@ -2,7 +2,7 @@
 
 use warpsmith_model::roofline::Nearness;
 use warpsmith_model::stats::{Comparison, judge, median};
-use warpsmith_model::{DeviceState, Fidelity, Guard, Measurement, RunStatus, notes, units};
+use warpsmith_model::{DeviceState, Fidelity, Guard, Measurement, RunStatus, Trial, notes, units};
 
 use super::super::data::{Part, View, Winner};
 use super::super::html::{Html, html};
@@ -319,6 +319,7 @@ fn warnings(view: &View<'_>, packed: &Packed) -> Html {
         let trial = &record.trial;
         let notes = notes::gathered(&trial.notes, &trial.job.workloads);
         warnings.extend(notes.iter().map(|note| format!("The winner’s trial: {note}")));
+        warnings.extend(disagreements(view, trial));
     }
     if let Some(comparison) = &view.comparison {
         let names: Vec<&str> =
@@ -334,4 +335,16 @@ fn warnings(view: &View<'_>, packed: &Packed) -> Html {
     }
     let items: Html = warnings.iter().map(|warning| html!("<li>{}</li>\n", warning)).collect();
     html!("<div class='notice'><h3>To keep in mind</h3><ul>\n{}</ul></div>\n", items)
+}
+
+/// What the winner's own times and those in the last comparison that has it say of each other.
+fn disagreements(view: &View<'_>, trial: &Trial) -> Vec<String> {
+    let Some(winner) = &view.winner else { return Vec::new() };
+    let candidate = &trial.job.candidate;
+    let place =
+        |record| Some((record, derive::place(record, &candidate.kernel, &candidate.params)?));
+    let last = view.data.comparisons.iter().rev().find_map(place);
+    let notes = last.map(|(record, at)| derive::disagreements(winner.trial, record, at));
+    let notes = notes.unwrap_or_default();
+    notes.iter().map(|note| format!("The winner: {note}")).collect()
 }

@@ -26,6 +26,11 @@ pub(super) fn body(view: &View<'_>) -> Html {
 
 fn chain(view: &View<'_>) -> Html {
     let lab = view.lab;
+    // A run may be about some of the lab's workloads.
+    let n_workloads = match &view.data.chain {
+        Some(record) if !record.authorities.is_empty() => record.authorities.len(),
+        _ => lab.workloads.len(),
+    };
     let proven = view.data.chain.as_ref().map_or_else(String::new, |record| {
         let is_within = |proof: &&Proof| {
             proof.error.element_eps <= proof.allowed.element_eps
@@ -44,7 +49,7 @@ fn chain(view: &View<'_>) -> Html {
              <li><strong>proves everybody</strong> {}<span class='small'>on {}, with {}</span></li>\n</ol>\n",
             lab.reference,
             "kernels and baselines alike",
-            words::counted(lab.workloads.len(), "workload"),
+            words::counted(n_workloads, "workload"),
             words::counted(lab.inputs.len(), "input distribution"),
         );
     }
@@ -56,7 +61,7 @@ fn chain(view: &View<'_>) -> Html {
         lab.oracle,
         if proven.is_empty() { "no record of the proofs".to_string() } else { proven },
         "kernels and baselines alike",
-        words::counted(lab.workloads.len(), "workload"),
+        words::counted(n_workloads, "workload"),
         words::counted(lab.inputs.len(), "input distribution"),
     )
 }
