@@ -486,7 +486,7 @@ pub fn with_drawn_scalars(lab: &Lab, shape: &Workload, seed: u64) -> Result<Work
             ScalarDraw::Drawn { factors, values, .. } => match factors {
                 // Either in turn, where there are both.
                 Some((low, high)) if values.is_empty() || rng.below(2) == 0 => {
-                    let factor = low + rng.unit() * (high - low);
+                    let factor = draw_factor(*low, *high, rng.unit());
                     if value == 0.0 { factor } else { value * factor }
                 }
                 _ => values[rng.below(values.len())],
@@ -502,6 +502,16 @@ pub fn with_drawn_scalars(lab: &Lab, shape: &Workload, seed: u64) -> Result<Work
     };
     let scalars = lab.scalars.iter().zip(values).filter_map(draw).collect();
     Ok(Workload { scalars, ..shape.clone() })
+}
+
+/// Returns a factor between two, the further along the larger `unit` is: along the logarithm where both have one
+/// sign. Evenly drawn, one between a hundredth and ten is hardly ever a small one.
+fn draw_factor(low: f64, high: f64, unit: f64) -> f64 {
+    if low * high > 0.0 {
+        let factor = low.signum() * (low.abs().ln() + unit * (high / low).ln()).exp();
+        return factor.clamp(low, high);
+    }
+    low + unit * (high - low)
 }
 
 /// Says whether extents make a shape of the lab: every expression over them has a value, and the oracle,
