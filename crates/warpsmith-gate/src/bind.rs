@@ -613,3 +613,20 @@ fn signature(
 pub(crate) fn indices_of(plans: &[TensorPlan], role: Role) -> Vec<usize> {
     (0..plans.len()).filter(|idx| plans[*idx].role == role).collect()
 }
+
+#[cfg(test)]
+mod factor_tests {
+    use super::draw_factor;
+
+    /// Between a hundredth and ten, factors below a tenth used to be one in a hundred.
+    #[test]
+    fn small_factors_are_drawn_as_often_as_large_ones() {
+        assert!((draw_factor(0.01, 10.0, 1.0 / 3.0) - 0.1).abs() < 1e-12);
+        assert!((draw_factor(-10.0, -0.01, 1.0 / 3.0) + 1.0).abs() < 1e-12);
+        for unit in [0.0, 0.5, 1.0] {
+            assert!((0.01..=10.0).contains(&draw_factor(0.01, 10.0, unit)));
+        }
+        assert_eq!(draw_factor(-2.0, 4.0, 0.5), 1.0, "there is no logarithm across zero");
+        assert_eq!(draw_factor(0.0, 4.0, 0.5), 2.0);
+    }
+}

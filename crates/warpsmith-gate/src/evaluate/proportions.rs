@@ -20,11 +20,11 @@ use crate::bind;
 const MOST_THIN: usize = 6;
 /// A thin extent is the least of its range, or at most this much more.
 const THIN: i64 = 7;
-/// The share of draws of equal extents that begin with a workload that has equal extents, where there is one.
-const SHARE_OF_EQUAL: f64 = 0.75;
 /// What the extents of a resized workload are multiples of: these parts of the largest power of two in them. A
-/// quarter keeps multiples of tiles; finer parts give more numbers that are no power of two.
-const RESIZED: [i64; 2] = [4, 16];
+/// quarter keeps multiples of tiles, and is for a workload with equal extents, where there is one; finer parts
+/// give more numbers that are no power of two.
+const COARSE_PARTS: i64 = 4;
+const FINE_PARTS: i64 = 16;
 
 /// An axis whose extent is free.
 #[derive(Clone, Copy, Debug)]
@@ -147,7 +147,7 @@ fn all_proportions<'a>(lab: &Lab, spans: &[Span<'a>], rng: &mut Rng) -> Vec<Prop
         });
         all.extend(thin.take(MOST_THIN));
     }
-    all.extend(RESIZED.map(|parts| Proportion::Resized { parts }));
+    all.extend([COARSE_PARTS, FINE_PARTS].map(|parts| Proportion::Resized { parts }));
     all
 }
 
@@ -202,7 +202,7 @@ impl Drawn<'_> {
     /// Gives a workload another size: each distinct extent a multiple of some part of the largest power of two in
     /// it, from half of it to five quarters.
     fn resized(&self, parts: i64, rng: &mut Rng) -> Workload {
-        let base = self.to_resize(rng);
+        let base = self.to_resize(parts, rng);
         let mut known: Vec<(i64, i64)> = Vec::new();
         self.moved(base, "resized", |_, value| {
             if let Some((_, resized)) = known.iter().find(|(from, _)| *from == value) {
@@ -223,13 +223,13 @@ impl Drawn<'_> {
         })
     }
 
-    fn to_resize(&self, rng: &mut Rng) -> &Workload {
+    fn to_resize(&self, parts: i64, rng: &mut Rng) -> &Workload {
         let has_equal = |workload: &&Workload| {
             let extents: Vec<_> = self.spans.iter().map(|span| workload.axis(span.axis)).collect();
             (1..extents.len()).any(|idx| extents[..idx].contains(&extents[idx]))
         };
         let equal: Vec<&Workload> = self.workloads.iter().filter(has_equal).collect();
-        if !equal.is_empty() && rng.unit() < SHARE_OF_EQUAL {
+        if !equal.is_empty() && (parts == COARSE_PARTS || rng.below(2) == 0) {
             return equal[rng.below(equal.len())];
         }
         &self.workloads[rng.below(self.workloads.len())]
@@ -313,14 +313,14 @@ mod tests {
 
     #[test]
     fn equal_extents_move_together_and_keep_coarse_multiples() {
-        for (parts, least) in [(4, 0.4), (16, 0.5)] {
+        for (parts, least) in [(COARSE_PARTS, 0.55), (FINE_PARTS, 0.5)] {
             let shapes = drawn(Proportion::Resized { parts }, 0);
             let is_new_square =
                 |it: &[i64]| it[0] == it[1] && it[1] == it[2] && it[0].count_ones() > 1;
             assert!(share(&shapes, is_new_square) > least, "{parts}");
             assert_eq!(share(&shapes, |it| it.contains(&256) && it.contains(&1024)), 0.0);
         }
-        let shapes = drawn(Proportion::Resized { parts: 4 }, 0);
+        let shapes = drawn(Proportion::Resized { parts: COARSE_PARTS }, 0);
         let is_tiled = |it: &[i64]| it[0] % 64 == 0 && it[0].count_ones() > 1;
         assert!(share(&shapes, is_tiled) > 0.4);
     }
