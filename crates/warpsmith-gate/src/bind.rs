@@ -486,7 +486,7 @@ pub fn with_drawn_scalars(lab: &Lab, shape: &Workload, seed: u64) -> Result<Work
             ScalarDraw::Drawn { factors, values, .. } => match factors {
                 // Either in turn, where there are both.
                 Some((low, high)) if values.is_empty() || rng.below(2) == 0 => {
-                    let factor = low + rng.unit() * (high - low);
+                    let factor = draw_factor(*low, *high, rng.unit());
                     if value == 0.0 { factor } else { value * factor }
                 }
                 _ => values[rng.below(values.len())],
@@ -502,6 +502,16 @@ pub fn with_drawn_scalars(lab: &Lab, shape: &Workload, seed: u64) -> Result<Work
     };
     let scalars = lab.scalars.iter().zip(values).filter_map(draw).collect();
     Ok(Workload { scalars, ..shape.clone() })
+}
+
+/// Returns a factor between two, the further along the larger `unit` is: along the logarithm where both have one
+/// sign. Evenly drawn, one between a hundredth and ten is hardly ever a small one.
+fn draw_factor(low: f64, high: f64, unit: f64) -> f64 {
+    if low * high > 0.0 {
+        let factor = low.signum() * (low.abs().ln() + unit * (high / low).ln()).exp();
+        return factor.clamp(low, high);
+    }
+    low + unit * (high - low)
 }
 
 /// Says whether extents make a shape of the lab: every expression over them has a value, and the oracle,
@@ -602,4 +612,21 @@ fn signature(
 /// Returns the indices of the tensors of a role.
 pub(crate) fn indices_of(plans: &[TensorPlan], role: Role) -> Vec<usize> {
     (0..plans.len()).filter(|idx| plans[*idx].role == role).collect()
+}
+
+#[cfg(test)]
+mod factor_tests {
+    use super::draw_factor;
+
+    /// Between a hundredth and ten, factors below a tenth used to be one in a hundred.
+    #[test]
+    fn small_factors_are_drawn_as_often_as_large_ones() {
+        assert!((draw_factor(0.01, 10.0, 1.0 / 3.0) - 0.1).abs() < 1e-12);
+        assert!((draw_factor(-10.0, -0.01, 1.0 / 3.0) + 1.0).abs() < 1e-12);
+        for unit in [0.0, 0.5, 1.0] {
+            assert!((0.01..=10.0).contains(&draw_factor(0.01, 10.0, unit)));
+        }
+        assert_eq!(draw_factor(-2.0, 4.0, 0.5), 1.0, "there is no logarithm across zero");
+        assert_eq!(draw_factor(0.0, 4.0, 0.5), 2.0);
+    }
 }

@@ -11,6 +11,7 @@ use warpsmith_model::{ErrorSize, LEFT_OUT_NOTE, Stage};
 
 use super::bench::{Bench, Look, Stop, Subject};
 use super::choices::choices;
+use super::proportions::proportions;
 use super::shapes;
 use crate::bind;
 use crate::check;
@@ -19,6 +20,9 @@ use crate::corpus::{Case, Want};
 /// Seconds that the answers for the further distributions of one workload may cost. Where they cost more,
 /// fewer are checked there, but never none; which is drawn, and noted.
 const FURTHER_DISTRIBUTIONS_S: f64 = 1.0;
+
+/// All blocks of a workload are given to one call where that takes a thread no longer than this.
+const MOST_WHOLE_S: f64 = 2.0;
 
 /// What outputs hold before a repeated launch: so many kinds of numbers.
 const POISONS: usize = 4;
@@ -109,10 +113,20 @@ fn small_shape(bench: &mut Bench<'_>, subject: Subject<'_>, shape: &Workload) ->
                 true => Calls::Whole,
                 false => Calls::Chunks(bench.rng.next_u64() as u16),
             };
-            session.next_launch(Conditions { calls, keeps_scratch: is_kept });
+            let conditions = Conditions { calls, keeps_scratch: is_kept };
+            session.next_launch(conditions);
             bench.launch(&mut *session, slots, &Extent::All, &name)?;
+            // All of them are looked at before any is launched again.
+            let mut regrouped = Vec::new();
             for slot in slots {
-                same_again(bench, &*session, *slot, &cases[*slot], &program, &first[*slot])?;
+                let (case, first) = (&cases[*slot], &first[*slot]);
+                if !same_or_regrouped(bench, &*session, *slot, case, &program, first)? {
+                    regrouped.push((*slot, outputs(&*session, *slot, &program)));
+                }
+            }
+            for (slot, left) in regrouped {
+                let left = Left { first: &first[slot], again: &left };
+                steady(bench, &mut *session, slot, &cases[slot], &program, conditions, &left)?;
             }
         }
         let middle = order.len() / 2;
@@ -133,12 +147,14 @@ pub(super) fn near_workload(bench: &mut Bench<'_>, workload: &Workload) -> Resul
     further_shape(bench, &shape, inputs)
 }
 
-/// Judges the candidate on shapes that differ from a workload along one axis, and on larger ones than the
-/// lab's ranges hold, up to and beyond the workloads; each under some distribution.
+/// Judges the candidate on shapes that differ from a workload along one axis, on larger ones than the lab's
+/// ranges hold, up to and beyond the workloads, and on thin, square and overlong ones; each under some
+/// distribution.
 pub(super) fn further_shapes(bench: &mut Bench<'_>, workloads: &[Workload]) -> Result<(), Stop> {
     let mut drawn = shapes::one_axis(bench, workloads)?;
     drawn.extend(shapes::larger(bench, workloads)?);
     drawn.extend(shapes::combined(bench, workloads)?);
+    drawn.extend(proportions(bench, workloads)?);
     let mut unseen = choices(bench.subject, &drawn)?;
     unseen.retain(|choice| !choice.is_chosen);
     for choice in &unseen {
@@ -200,10 +216,22 @@ pub(super) fn workload(bench: &mut Bench<'_>, workload: &Workload) -> Result<Gat
     let is_negative = bench.rng.below(2) == 0;
     session.poison(0, Poison::finite(is_negative, &mut bench.rng));
     // Scratch holds what the last of the cases left, whose inputs were where these are now.
-    let calls = Calls::Chunks(bench.rng.next_u64() as u16);
-    session.next_launch(Conditions { calls, keeps_scratch: true });
-    bench.launch(&mut *session, &[0], &Extent::All, name)?;
-    same_again(bench, &*session, 0, &cases[0], &program, &first)?;
+    let chunks = Calls::Chunks(bench.rng.next_u64() as u16);
+    let mut repeats = vec![Conditions { calls: chunks, keeps_scratch: true }];
+    // A call that gets all blocks has one thread work while all others wait, so this is for what is quick.
+    if gated.fastest_s * (bench.target.info().threads as f64) < MOST_WHOLE_S {
+        repeats.push(Conditions { calls: Calls::Whole, keeps_scratch: false });
+    }
+    for conditions in repeats {
+        session.next_launch(conditions);
+        bench.launch(&mut *session, &[0], &Extent::All, name)?;
+        if !same_or_regrouped(bench, &*session, 0, &cases[0], &program, &first)? {
+            let again = outputs(&*session, 0, &program);
+            let left = Left { first: &first, again: &again };
+            steady(bench, &mut *session, 0, &cases[0], &program, conditions, &left)?;
+        }
+        session.poison(0, Poison::finite(!is_negative, &mut bench.rng));
+    }
     drop(session);
 
     // A fresh process, with another case before it.
@@ -302,6 +330,61 @@ fn same_again(
             let mismatch = wrong.at(&case.place(bench.lab, Stage::Repeat), &plan.name);
             Stop::incorrect(mismatch)
         })?;
+    }
+    Ok(())
+}
+
+/// Judges a repeat whose blocks were grouped into other calls than those of the first launch. Returns whether it
+/// left the same bits; if not, its answer is right all the same. A library that looks at how much a call is given
+/// sums in another order, and that is no race.
+fn same_or_regrouped(
+    bench: &mut Bench<'_>,
+    session: &dyn Session,
+    slot: usize,
+    case: &Case,
+    program: &Program,
+    first: &[Vec<u8>],
+) -> Result<bool, Stop> {
+    let is_same = outputs(session, slot, program).as_slice() == first;
+    // On a device whose launches have no calls, nothing was grouped in another way.
+    if is_same || bench.target.info().cuda.is_some() {
+        same_again(bench, session, slot, case, program, first)?;
+        return Ok(true);
+    }
+    bench.judge(session, slot, case, program, Stage::Repeat, Look::All)?;
+    Ok(false)
+}
+
+/// What launches on one case left that differ in how blocks were grouped.
+struct Left<'a> {
+    /// With the calls that the contract asks for.
+    first: &'a [Vec<u8>],
+    /// With other calls.
+    again: &'a [Vec<u8>],
+}
+
+/// Judges what depends on how blocks are grouped: where they are grouped as they were in an earlier launch, the
+/// bits must be those of that launch.
+fn steady(
+    bench: &mut Bench<'_>,
+    session: &mut dyn Session,
+    slot: usize,
+    case: &Case,
+    program: &Program,
+    conditions: Conditions,
+    left: &Left<'_>,
+) -> Result<(), Stop> {
+    let of_first = (Conditions { calls: Calls::Chunk, ..conditions }, left.first);
+    let again = match conditions.calls {
+        Calls::Whole => vec![(conditions, left.again), of_first],
+        // Which thread comes first decides where irregular groups begin, so none of them is sure to return.
+        Calls::Chunks(_) | Calls::Chunk => vec![of_first],
+    };
+    for (conditions, bits) in again {
+        session.poison(slot, Poison::ordinary(&mut bench.rng));
+        session.next_launch(conditions);
+        bench.launch(session, &[slot], &Extent::All, &case.shape.name)?;
+        same_again(bench, session, slot, case, program, bits)?;
     }
     Ok(())
 }

@@ -21,7 +21,7 @@ const SMALL_SHAPES: usize = 6;
 /// Draws until that many are found that the kernel serves.
 const MOST_DRAWS: usize = 200;
 /// Draws until a larger shape is found that is served and affordable.
-const MOST_LARGER_DRAWS: usize = 60;
+pub(super) const MOST_LARGER_DRAWS: usize = 60;
 /// How far from a workload's extents those of a shape near it may lie: a quarter, or this much.
 const NEAR: i64 = 8;
 /// Shapes that differ from a workload along one axis, where answers are cheap; at least one always.
@@ -37,11 +37,11 @@ const LEAST_GAP: f64 = 1.25;
 const MOST_GAP: f64 = 4.0;
 /// How far beyond the largest workload an extent may lie, and the work and the bytes of a whole shape.
 pub(super) const BEYOND: i64 = 2;
-const MOST_WORK: f64 = 1.5;
+pub(super) const MOST_WORK: f64 = 1.5;
 /// What the answers for larger shapes may cost: this share of one answer on every workload, or these
 /// seconds. The same for shapes that differ along one axis.
 const SHARE_OF_ANSWERS: f64 = 0.5;
-const ANSWERS_S: f64 = 0.25;
+pub(super) const ANSWERS_S: f64 = 0.25;
 
 /// What an extent is made of, where kernels look at that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,7 +62,7 @@ const CLASSES: [Class; 6] =
     [Class::Odd, Class::Even, Class::Eights, Class::Power, Class::Tiles, Class::Any];
 
 /// Draws an integer between two, both included, evenly over its logarithm.
-fn log_uniform(least: i64, most: i64, rng: &mut Rng) -> i64 {
+pub(super) fn log_uniform(least: i64, most: i64, rng: &mut Rng) -> i64 {
     let (low, high) = (least.max(1) as f64, (most.max(1) + 1) as f64);
     let drawn = (low.ln() + rng.unit() * (high / low).ln()).exp() as i64;
     drawn.clamp(least, most)
@@ -111,13 +111,13 @@ const COARSENESSES: usize = 20;
 
 /// Returns how coarse the multiples of a draw are, of so many draws: the first are any numbers. A kernel that
 /// asks for multiples of 65536 would else be drawn nothing, and what it promises would not be looked at.
-fn coarseness(draw: usize, most_draws: usize) -> u32 {
+pub(super) fn coarseness(draw: usize, most_draws: usize) -> u32 {
     (draw * COARSENESSES / most_draws) as u32
 }
 
 /// Moves an extent to a multiple of a power of two between two bounds, both included; of the coarsest that
 /// has one there.
-fn coarsen(value: i64, coarseness: u32, least: i64, most: i64) -> i64 {
+pub(super) fn coarsen(value: i64, coarseness: u32, least: i64, most: i64) -> i64 {
     let multiple = |exponent: u32| {
         let below = (value >> exponent) << exponent;
         [below, below + (1 << exponent)].into_iter().find(|it| (least..=most).contains(it))
@@ -422,14 +422,14 @@ pub(super) fn combined(
 }
 
 /// What a larger shape, and the answers for all of them, may cost.
-struct Limit {
+pub(super) struct Limit {
     work: f64,
     bytes: f64,
-    answers_s: f64,
+    pub(super) answers_s: f64,
 }
 
 impl Limit {
-    fn of(bench: &mut Bench<'_>, workloads: &[Workload]) -> Result<Self, Stop> {
+    pub(super) fn of(bench: &mut Bench<'_>, workloads: &[Workload]) -> Result<Self, Stop> {
         let mut limit = Self { work: 0.0, bytes: 0.0, answers_s: 0.0 };
         for workload in &bench.lab.workloads {
             let size = bind::work_size(bench.lab, workload)?;
@@ -441,7 +441,7 @@ impl Limit {
     }
 
     /// Says whether a shape is one of the lab's at all, and no larger than what the lab's machine is made for.
-    fn allows(&self, bench: &Bench<'_>, shape: &Workload) -> Result<bool, GateError> {
+    pub(super) fn allows(&self, bench: &Bench<'_>, shape: &Workload) -> Result<bool, GateError> {
         if !bind::is_shape(bench.lab, shape) {
             return Ok(false);
         }
@@ -460,7 +460,7 @@ fn allowance_s(bench: &mut Bench<'_>, workloads: &[Workload]) -> Result<f64, Gat
     Ok((SHARE_OF_ANSWERS * all_s).max(ANSWERS_S))
 }
 
-fn answer_s(bench: &mut Bench<'_>, shape: &Workload) -> Result<f64, GateError> {
+pub(super) fn answer_s(bench: &mut Bench<'_>, shape: &Workload) -> Result<f64, GateError> {
     bench.corpus.answer_s(bench.target, bench.lab, shape, bench.seed)
 }
 
