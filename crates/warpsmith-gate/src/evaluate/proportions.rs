@@ -147,7 +147,10 @@ fn all_proportions<'a>(lab: &Lab, spans: &[Span<'a>], rng: &mut Rng) -> Vec<Prop
         });
         all.extend(thin.take(MOST_THIN));
     }
-    all.extend([COARSE_PARTS, FINE_PARTS].map(|parts| Proportion::Resized { parts }));
+    // Those that come last are left out where answers are dear, so it is one of each kind that comes first.
+    let middle = all.len().div_ceil(2);
+    all.insert(middle, Proportion::Resized { parts: COARSE_PARTS });
+    all.push(Proportion::Resized { parts: FINE_PARTS });
     all
 }
 
@@ -167,12 +170,15 @@ impl Drawn<'_> {
         }
     }
 
-    /// Makes every extent of the largest workload longer, by as much as keeps a product within its limit.
+    /// Makes every extent of the largest workload longer, by as much as keeps a product within its limit; but for
+    /// those so small that one more would be too much.
     fn beyond(&self, coarse: u32, rng: &mut Rng) -> Workload {
         let factor = MOST_WORK.powf(1.0 / self.spans.len() as f64);
         self.moved(self.largest, "beyond", |_, value| {
-            let (least, most) = (value + 1, (value + 1).max((value as f64 * factor) as i64));
-            coarsen(between(least, most, rng), coarse, least, most)
+            match (value + 1, (value as f64 * factor) as i64) {
+                (least, most) if least > most => value,
+                (least, most) => coarsen(between(least, most, rng), coarse, least, most),
+            }
         })
     }
 
@@ -292,6 +298,14 @@ mod tests {
         }
         let shapes = drawn(Proportion::Beyond, 19);
         assert_eq!(share(&shapes, |it| it.iter().all(|extent| *extent == 1152)), 1.0);
+    }
+
+    #[test]
+    fn an_extent_that_one_more_would_double_stays_while_others_go_beyond() {
+        let workloads = [product(1, 64, 1024)];
+        let of = Drawn { workloads: &workloads, largest: &workloads[0], spans: &SPANS };
+        let shape = extents(&of.draw(Proportion::Beyond, 0, &mut Rng::new(5)));
+        assert!(shape[0] == 1 && shape[1] > 64 && shape[2] > 1024, "{shape:?}");
     }
 
     #[test]
