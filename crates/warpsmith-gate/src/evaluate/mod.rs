@@ -10,8 +10,7 @@
 //! |---|---|---|---|
 //! | proof shapes against the reference | | | every distribution, each three times |
 //! | shapes drawn from the lab's ranges | | | six, every distribution, each three times |
-//! | shapes near the workloads, between them and beyond | | | as far as answers are affordable |
-//! | larger shapes, up to and beyond the workloads; near a workload, shorter or differing along one axis; thin, square and overlong ones | | | as many as are affordable, one distribution each |
+//! | near a workload, shorter or differing along one axis; larger shapes, up to and beyond the workloads; thin, square and overlong ones | | | as many as are affordable, one distribution each |
 //! | scalars | the lab's | the lab's | drawn on every shape but the workloads, and once on each of these |
 //! | real shapes before timing | | one content | every affordable distribution, two contents of the first, same input twice and in two processes |
 //! | sanitizers, where the target has some | | | proof shapes, some drawn ones and the least workload |

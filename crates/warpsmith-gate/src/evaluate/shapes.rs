@@ -262,6 +262,8 @@ pub(super) fn larger(bench: &mut Bench<'_>, workloads: &[Workload]) -> Result<Ve
     let mut left_out = Vec::new();
     while let Some((axis, gap)) = open.pop() {
         let mut found = None;
+        // Nobody leaves nothing to those that come after, small as theirs may be.
+        let share_s = 2.0 * left_s / (open.len() + 2) as f64;
         for draw in 0..MOST_LARGER_DRAWS {
             if shapes.len() == MOST_LARGER {
                 break;
@@ -275,7 +277,7 @@ pub(super) fn larger(bench: &mut Bench<'_>, workloads: &[Workload]) -> Result<Ve
                 continue;
             }
             let answer_s = answer_s(bench, &shape)?;
-            if answer_s <= left_s {
+            if answer_s <= share_s {
                 left_s -= answer_s;
                 found = Some(shape);
                 break;
