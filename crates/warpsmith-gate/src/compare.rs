@@ -2,15 +2,15 @@
 //! that is shuffled anew, so that whatever happens to the machine happens to all. Rounds are kept
 //! aligned; what they say is for the model's statistics to compute.
 
+mod corner;
+
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use warpsmith_device::baseline::Python;
 use warpsmith_device::poison::Poison;
-use warpsmith_device::target::{
-    Artifact, CaseId, Extent, Fault, Program, Session, Surroundings, Target, Unit,
-};
+use warpsmith_device::target::{Artifact, Extent, Fault, Session, Surroundings, Target, Unit};
 use warpsmith_device::{system_seed, trace};
 use warpsmith_model::lab::{Baseline, BaselineProgram, Kernel, TargetKind, Workload};
 use warpsmith_model::rng::Rng;
@@ -20,6 +20,7 @@ use warpsmith_model::{
     FORMAT_VERSION, Lab, MissingBaseline, Outcome, PairedRounds, Params, Stage, Verdict, notes,
 };
 
+use self::corner::{Absence, Corner};
 use crate::bind;
 use crate::clock::{self, Reading, Turn};
 use crate::corpus::{Case, Corpus, Want};
@@ -326,81 +327,11 @@ impl<'a> Side<'a> {
     }
 }
 
-/// One side on one workload.
-#[derive(Default)]
-struct Corner {
-    program: Option<Program>,
-    ids: Vec<CaseId>,
-    session: Option<Box<dyn Session>>,
-    samples_s: Vec<f64>,
-    /// Those of rounds that were run again.
-    disturbed_s: Vec<f64>,
-    /// Seconds that opening its sessions took.
-    opening_s: f64,
-    /// What its session says of how it computes.
-    remark: Option<String>,
-    absent: Option<Absence>,
-    /// Whether somebody else has killed its process once.
-    was_killed: bool,
-    /// Whether its newest reading waited for a processor.
-    has_waited: bool,
-}
-
-/// Why a side has no times, and the verdict where it failed.
-type Absence = (String, Option<Verdict>);
-
 /// How the rounds of a workload ended.
 enum Ended {
     Well(PairedRounds),
     /// An input has other contents than it had; whose doing it was, where that is known.
     Spoilt(Option<(usize, Absence)>),
-}
-
-impl Corner {
-    fn absent(reason: impl Into<String>, verdict: Option<Verdict>) -> Self {
-        Self { absent: Some((reason.into(), verdict)), ..Self::default() }
-    }
-
-    /// Returns how many launches its session can put under one reading of the clock.
-    fn launches_at_most(&self) -> usize {
-        self.session.as_ref().map_or(usize::MAX, |session| session.launches_together())
-    }
-
-    /// Says whether readings of its session that end early begin as others do.
-    fn cuts_readings(&self) -> bool {
-        self.session.as_ref().is_some_and(|session| session.cuts_readings())
-    }
-
-    /// Takes the last round for none.
-    fn forget_round(&mut self) {
-        self.samples_s.pop();
-    }
-
-    /// Takes the last round for disturbed.
-    fn set_round_aside(&mut self) {
-        self.disturbed_s.extend(self.samples_s.pop());
-    }
-
-    /// Says whether a fault is somebody else's doing, and the first of that kind, so that the side may try again.
-    fn may_try_again(&mut self, fault: &Fault) -> bool {
-        let is_foreign = matches!(fault, Fault::Crashed(cause) if cause.is_from_outside());
-        is_foreign && !std::mem::replace(&mut self.was_killed, true)
-    }
-
-    /// Takes an ended evaluation: a failing candidate is out, our own failure is handed on.
-    fn stop(&mut self, stop: Stop) -> Result<(), GateError> {
-        match stop {
-            Stop::Outcome(outcome) => {
-                self.absent = Some((outcome.describe(), Some(outcome.verdict())));
-            }
-            Stop::Broken(GateError::Target { source: fault @ Fault::Unavailable(_), .. }) => {
-                self.absent = Some((fault.to_string(), None));
-            }
-            Stop::Broken(error) => return Err(error),
-        }
-        self.session = None;
-        Ok(())
-    }
 }
 
 /// One workload of a comparison.
