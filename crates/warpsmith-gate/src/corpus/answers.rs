@@ -77,8 +77,12 @@ impl Authorities {
                     self.ask_oracle(target, lab, shape, program, key.inputs, &asked)?
                 }
             };
+            // Nobody asks again for a shape that was drawn, and to write an answer can take longer than to compute it.
+            let mut known = lab.proofs.iter().chain(lab.shapes());
+            let is_drawn = !known.any(|known| known.axes == shape.axes);
+            let store = self.store.as_ref().filter(|_| !is_drawn && shape.scalars.is_empty());
             for (idx, stored) in missing.into_iter().zip(stored) {
-                if let Some(store) = &self.store {
+                if let Some(store) = store {
                     // The next run works it out again, which costs time and nothing else.
                     let saved = store.save(&names[idx], &stored);
                     self.store_trouble = self.store_trouble.take().or(saved.err());
