@@ -12,8 +12,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use warpsmith_device::target::{
-    Argument, Artifact, CaseId, Extent, Fault, LaunchPlan, Program, Session, Target, TensorPlan,
-    Unit,
+    Argument, Artifact, CaseId, Clocked, Extent, Fault, LaunchPlan, Program, Session, Target,
+    TensorPlan, Unit,
 };
 use warpsmith_model::lab::Role;
 use warpsmith_model::{Ceilings, DType, stats};
@@ -68,6 +68,10 @@ const BUSY_SHARE: f64 = 0.1;
 /// A ceiling is reached when so many readings are within this share of it.
 const READINGS_THAT_AGREE: usize = 4;
 const AGREEMENT: f64 = 0.02;
+/// Ceilings that somebody is to be accused by are measured so often, until the machine is quiet.
+const TRIES: usize = 3;
+/// A machine is quiet that leaves at least this share of the readings undisturbed.
+const QUIET_SHARE: f64 = 0.5;
 /// Vector instructions a second that no processor reaches: sixteen a cycle at ten billion cycles. What seems
 /// to is an error of the clock.
 const IMPOSSIBLE_VECTORS_PER_S: f64 = 1.6e11;
@@ -75,14 +79,46 @@ const IMPOSSIBLE_VECTORS_PER_S: f64 = 1.6e11;
 const RISEN: f64 = 0.03;
 /// Empty launches whose median is the floor.
 const EMPTY_LAUNCHES: usize = 200;
+/// Of a busy machine, those that waited for no processor, where there are so many.
+const FEWEST_EMPTY_LAUNCHES: usize = 20;
 /// One reading of an arithmetic or cache ceiling should take about this long.
 const READING_S: f64 = 0.003;
+
+/// Measures the ceilings until the machine was quiet meanwhile, three times at most; none where it was not. Those of
+/// a busy one were seen ten times too low.
+pub(crate) fn measure_in_quiet(target: &mut dyn Target) -> Result<Option<Ceilings>, GateError> {
+    for _ in 0..TRIES {
+        let measured = measure(target)?;
+        if !measured.busy {
+            return Ok(Some(measured));
+        }
+    }
+    Ok(None)
+}
+
+/// Returns ceilings that no machine reaches, for when its own are not to be had.
+pub(crate) fn beyond_any(target: &dyn Target) -> Ceilings {
+    let flops_per_s = |work: &Work| impossible_vectors_per_s(target) * work.per_vector;
+    let [f32, f64, ..] = small_works(target);
+    let bytes_per_s = impossible_vectors_per_s(target) * vector_bytes(target);
+    Ceilings {
+        f32_flops_per_s: flops_per_s(&f32),
+        f64_flops_per_s: flops_per_s(&f64),
+        matrix_flops_per_s: None,
+        memory_bytes_per_s: bytes_per_s,
+        cache_bytes_per_s: bytes_per_s,
+        launch_floor_s: 0.0,
+        busy: false,
+        newest: None,
+    }
+}
 
 /// Measures the ceilings; takes one to two seconds, and about three on a machine that is busy.
 pub fn measure(target: &mut dyn Target) -> Result<Ceilings, GateError> {
     let _step = warpsmith_device::trace::step("measuring ceilings");
     if let Some(info) = target.info().cuda.clone() {
-        return cuda::measure(target, &info);
+        let measured = cuda::measure(target, &info)?;
+        return Ok(Ceilings { busy: !is_at_speed(target), ..measured });
     }
     let artifact = compile(target)?;
     let launch_floor_s = floor_with(target, &artifact)?;
@@ -102,9 +138,11 @@ pub fn measure(target: &mut dyn Target) -> Result<Ceilings, GateError> {
     }
     take_turns(target, &mut probes)?;
     let mut rates: Vec<f64> = Vec::new();
+    let mut is_quiet = true;
     for probe in probes {
         rates.push(probe.reached());
         let is_settled = probe.is_settled();
+        is_quiet &= probe.was_quiet();
         drop(probe);
         if let Some(work) = works.get(rates.len() - 1).filter(|_| !is_settled) {
             let brief = brief_rate(target, &artifact, &small, small_case, work)?;
@@ -122,6 +160,7 @@ pub fn measure(target: &mut dyn Target) -> Result<Ceilings, GateError> {
         memory_bytes_per_s: memory,
         cache_bytes_per_s: rates[2].max(rates[3]),
         launch_floor_s,
+        busy: !is_quiet,
         newest: None,
     })
 }
@@ -297,9 +336,10 @@ impl Probe {
     }
 
     fn read(&mut self, target: &mut dyn Target) -> Result<(), GateError> {
-        let rate = self.work / reading(&mut *self.session, self.entry)?;
+        let clocked = reading(&mut *self.session, self.entry)?;
+        let rate = self.work / clocked.elapsed_s;
         self.rates.push(rate);
-        if target.speed().is_some_and(|speed| speed >= clock::UNDISTURBED_SPEED) {
+        if is_undisturbed(target, &clocked) {
             self.undisturbed.push(rate);
         }
         Ok(())
@@ -308,6 +348,11 @@ impl Probe {
     /// Returns the best rate that several readings agree on.
     fn reached(&self) -> f64 {
         reached(&self.rates, self.impossible_per_s)
+    }
+
+    /// Says whether the machine was quiet at most of the readings.
+    fn was_quiet(&self) -> bool {
+        self.undisturbed.len() as f64 >= QUIET_SHARE * self.rates.len() as f64
     }
 
     /// Says whether enough readings of a quiet machine reached it.
@@ -393,12 +438,19 @@ fn floor_with(target: &mut dyn Target, artifact: &Artifact) -> Result<f64, GateE
     let program = program(artifact, &plans, "empty", 0, 0, blocks);
     let mut session = open(target, &program, case, "empty")?;
     let mut samples_s = Vec::new();
+    let mut unwaited_s = Vec::new();
     for _ in 0..EMPTY_LAUNCHES {
-        samples_s.push(reading(&mut *session, "empty")?);
+        let clocked = reading(&mut *session, "empty")?;
+        samples_s.push(clocked.elapsed_s);
+        if !clock::has_waited(&clocked) {
+            unwaited_s.push(clocked.elapsed_s);
+        }
     }
     drop(session);
     target.unstage(case);
-    Ok(stats::median(&samples_s).expect("there were launches"))
+    // What a launch costs is not what the programs beside it take.
+    let count = if unwaited_s.len() >= FEWEST_EMPTY_LAUNCHES { &unwaited_s } else { &samples_s };
+    Ok(stats::median(count).expect("there were launches"))
 }
 
 fn compile(target: &mut dyn Target) -> Result<Artifact, GateError> {
@@ -476,9 +528,17 @@ fn open(
     target.open(program, &[case], DEADLINE).map_err(|source| failed(entry, source))
 }
 
-fn reading(session: &mut dyn Session, entry: &str) -> Result<f64, GateError> {
-    let clocked = session.launch(&[0], &Extent::All).map_err(|source| failed(entry, source))?;
-    Ok(clocked.elapsed_s)
+fn reading(session: &mut dyn Session, entry: &str) -> Result<Clocked, GateError> {
+    session.launch(&[0], &Extent::All).map_err(|source| failed(entry, source))
+}
+
+/// Says whether nothing else had a processor during a reading, or has one right after it.
+fn is_undisturbed(target: &mut dyn Target, clocked: &Clocked) -> bool {
+    !clock::has_waited(clocked) && is_at_speed(target)
+}
+
+fn is_at_speed(target: &mut dyn Target) -> bool {
+    target.speed().is_none_or(|speed| speed >= clock::UNDISTURBED_SPEED)
 }
 
 fn failed(what: &str, source: Fault) -> GateError {
@@ -519,6 +579,7 @@ mod tests {
     fn a_machine_that_is_never_quiet_for_long_still_shows_its_arithmetic() {
         let flops_per_s = |slowdown: f64| {
             let mut fake = crate::testing::machine();
+            fake.waits("ceilings.c");
             fake.kernel("ceilings.c", move |call| {
                 let time_s = call.program.axes[1] as f64 * 1e-9;
                 // As if other work took turns with every reading that is long enough.

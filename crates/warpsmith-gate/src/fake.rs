@@ -12,7 +12,7 @@
 //! ```
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -45,6 +45,7 @@ pub struct Fake {
     compiler_log: String,
     state: Option<State>,
     warm_share: Option<f64>,
+    waits: BTreeSet<String>,
 }
 
 #[derive(Debug)]
@@ -124,6 +125,11 @@ impl FakeCall<'_> {
 }
 
 impl Fake {
+    /// Pretends that other programs have the processors for half the time of launches of this file's kernels.
+    pub fn waits(&mut self, file_name: &str) {
+        self.waits.insert(file_name.to_string());
+    }
+
     /// Makes a target with two threads and no kernels.
     pub fn new() -> Self {
         let info = DeviceInfo {
@@ -149,6 +155,7 @@ impl Fake {
             compiler_log: String::new(),
             state: None,
             warm_share: None,
+            waits: BTreeSet::new(),
         }
     }
 
@@ -346,6 +353,7 @@ impl Target for Fake {
             session: self.sessions - 1,
             state: self.state.clone(),
             warm_share: self.warm_share,
+            waits: self.waits.contains(&name),
         };
         Ok(Box::new(session))
     }
@@ -367,6 +375,7 @@ struct FakeSession {
     session: usize,
     state: Option<State>,
     warm_share: Option<f64>,
+    waits: bool,
 }
 
 impl Session for FakeSession {
@@ -390,7 +399,8 @@ impl Session for FakeSession {
         }
         self.readings += 1;
         let state = self.state.as_ref().map(|state| (state.borrow_mut())());
-        Ok(Clocked { elapsed_s, ticks: Some((elapsed_s * 1e9) as u64), waited_s: 0.0, state })
+        let waited_s = if self.waits { elapsed_s / 2.0 } else { 0.0 };
+        Ok(Clocked { elapsed_s, ticks: Some((elapsed_s * 1e9) as u64), waited_s, state })
     }
 
     fn launch_warm(&mut self, cases: &[usize]) -> Result<Option<Clocked>, Fault> {

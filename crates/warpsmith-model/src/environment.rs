@@ -186,6 +186,10 @@ pub struct Ceilings {
     pub cache_bytes_per_s: f64,
     /// Seconds of an empty launch.
     pub launch_floor_s: f64,
+    /// Whether other programs kept the machine busy meanwhile: ceilings of a busy machine were seen ten times
+    /// too low.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub busy: bool,
     /// What the newest measurement showed, where it fell clearly short of an earlier one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub newest: Option<Box<Ceilings>>,
@@ -226,6 +230,7 @@ impl Ceilings {
     fn higher_of(&self, other: &Self) -> Self {
         Self {
             newest: None,
+            busy: self.busy && other.busy,
             f32_flops_per_s: self.f32_flops_per_s.max(other.f32_flops_per_s),
             f64_flops_per_s: self.f64_flops_per_s.max(other.f64_flops_per_s),
             matrix_flops_per_s: match (self.matrix_flops_per_s, other.matrix_flops_per_s) {
@@ -299,6 +304,7 @@ mod tests {
             memory_bytes_per_s,
             cache_bytes_per_s: 1e12,
             launch_floor_s: 1e-5,
+            busy: false,
             newest: None,
         }
     }

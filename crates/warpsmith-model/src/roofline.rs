@@ -175,6 +175,7 @@ mod tests {
             memory_bytes_per_s: 1.0,
             cache_bytes_per_s: 1.0,
             launch_floor_s: 0.0,
+            busy: false,
             newest: None,
         }
     }

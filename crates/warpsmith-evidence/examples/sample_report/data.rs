@@ -637,6 +637,7 @@ fn ceilings() -> Ceilings {
         memory_bytes_per_s: 1.9e10,
         cache_bytes_per_s: 2.4e11,
         launch_floor_s: 4.1e-6,
+        busy: false,
         newest: None,
     }
 }

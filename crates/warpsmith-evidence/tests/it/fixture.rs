@@ -56,6 +56,7 @@ pub(crate) fn ceilings() -> Ceilings {
         memory_bytes_per_s: 2e10,
         cache_bytes_per_s: 4e11,
         launch_floor_s: 2e-6,
+        busy: false,
         newest: None,
     }
 }

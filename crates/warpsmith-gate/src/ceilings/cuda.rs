@@ -58,6 +58,7 @@ pub(crate) fn measure(target: &mut dyn Target, info: &CudaInfo) -> Result<Ceilin
         memory_bytes_per_s,
         cache_bytes_per_s: cache_bytes_per_s.max(memory_bytes_per_s),
         launch_floor_s,
+        busy: false,
         newest: None,
     })
 }

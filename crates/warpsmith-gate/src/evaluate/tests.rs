@@ -23,6 +23,7 @@ fn ceilings(flops_per_s: f64) -> Ceilings {
         memory_bytes_per_s: 1e12,
         cache_bytes_per_s: 1e14,
         launch_floor_s: 1e-8,
+        busy: false,
         newest: None,
     }
 }
@@ -388,8 +389,11 @@ fn faster_than_the_machine_can_be_is_implausible_unless_the_ceilings_were_too_lo
     let lab = lab();
     let request = request(&lab, Fidelity::Rank, &BOTH);
     let kernel = lab.kernel("10_fast").expect("there");
-    let outcome = |probe_s: f64| {
+    let outcome = |probe_s: f64, is_busy: bool| {
         let mut fake = machine();
+        if is_busy {
+            fake.waits("ceilings.c");
+        }
         fake.kernel("ceilings.c", move |_| Ok(probe_s));
         let environment = environment(&fake);
         let mut corpus = corpus();
@@ -400,13 +404,26 @@ fn faster_than_the_machine_can_be_is_implausible_unless_the_ceilings_were_too_lo
             .trial
             .outcome
     };
-    let implausible = outcome(10.0);
+    let implausible = outcome(10.0, false);
     assert!(
         matches!(&implausible, Outcome::Implausible { workload, .. } if workload == "small"),
         "{}",
         implausible.describe()
     );
-    assert_eq!(outcome(1e-6).verdict(), Verdict::Passed);
+    assert_eq!(outcome(1e-6, false).verdict(), Verdict::Passed);
+    // Where other programs take half of the machine, its ceilings accuse nobody.
+    assert_eq!(outcome(10.0, true).verdict(), Verdict::Passed);
+}
+
+/// What no machine could do is implausible on a busy one, too.
+#[test]
+fn faster_than_any_machine_is_implausible_however_busy() {
+    let lab = lab();
+    let request = request(&lab, Fidelity::Rank, &BOTH);
+    let mut fake = with_fast(machine(), |_, _| Ok(1e-15));
+    fake.waits("ceilings.c");
+    fake.kernel("ceilings.c", |_| Ok(10.0));
+    assert_eq!(run(&mut fake, &lab, &request).outcome.verdict(), Verdict::Implausible);
 }
 
 /// On a busy machine the median of a kernel that left work out was a possible time, and it passed.

@@ -14,6 +14,7 @@ pub(super) fn ceilings() -> Ceilings {
         memory_bytes_per_s: 1e12,
         cache_bytes_per_s: 4e12,
         launch_floor_s: 2e-6,
+        busy: false,
         newest: None,
     }
 }

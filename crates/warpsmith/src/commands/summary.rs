@@ -501,8 +501,9 @@ pub fn ceiling_words(ceilings: &Ceilings) -> String {
             short.into_iter().map(|(rate, per_s)| rate.describe(per_s)).collect();
         format!("; the best ever seen here, the newest measurement showed {}", short.join(", "))
     };
+    let busy = if ceilings.busy { "; measured on a busy machine, maybe far too low" } else { "" };
     format!(
-        "{matrix}peak {} (f32), memory {}, caches {}, launch {}{now}",
+        "{matrix}peak {} (f32), memory {}, caches {}, launch {}{busy}{now}",
         units::flops(ceilings.f32_flops_per_s),
         units::bandwidth(ceilings.memory_bytes_per_s),
         units::bandwidth(ceilings.cache_bytes_per_s),
@@ -553,6 +554,7 @@ mod tests {
             memory_bytes_per_s: 4.88e10,
             cache_bytes_per_s: 4e11,
             launch_floor_s: 2e-6,
+            busy: false,
             newest: None,
         };
         let last =

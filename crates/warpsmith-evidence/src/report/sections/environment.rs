@@ -95,6 +95,10 @@ fn measured(ceilings: &Ceilings) -> Html {
         ("Nearest caches".to_string(), html!("{}", units::bandwidth(ceilings.cache_bytes_per_s))),
         ("Empty launch".to_string(), html!("{}", units::time(ceilings.launch_floor_s))),
     ];
+    if ceilings.busy {
+        let words = "Other programs kept the machine busy: these may be far too low";
+        facts_of.push(("Measured".to_string(), html!("{}", words)));
+    }
     let short: Vec<String> =
         ceilings.shortfalls().into_iter().map(|(rate, per_s)| rate.describe(per_s)).collect();
     if !short.is_empty() {

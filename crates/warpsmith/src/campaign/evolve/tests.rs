@@ -106,6 +106,7 @@ impl Fake {
                 memory_bytes_per_s: 1e10,
                 cache_bytes_per_s: 1e11,
                 launch_floor_s: 1e-6,
+                busy: false,
                 newest: None,
             },
             seed: 7,
