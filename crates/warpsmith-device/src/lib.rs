@@ -62,6 +62,12 @@ pub fn compile_unit(
     }
 }
 
+/// Has this process keep memory that it frees, for what it makes next: worth it for one that makes large buffers
+/// over and over.
+pub fn keep_freed_memory() {
+    sys::memory::keep_freed();
+}
+
 /// Asks the kernel to end this process when the one that started it ends, however that ends: a
 /// worker without its campaign would go on measuring for nobody, and disturb the next.
 pub fn die_with_parent() -> std::io::Result<()> {

@@ -50,12 +50,12 @@ const CHAINS: f64 = 12.0;
 /// Floats of a block's slice: 64 KiB, a whole number of unrolled steps for every vector width.
 const SLICE_FLOATS: u64 = 16 << 10;
 const DEADLINE: Duration = Duration::from_secs(20);
-/// Readings of each kernel in a turn.
+/// Readings of each kernel in a turn; of those on large arrays, which take long, one.
 const READINGS_IN_A_TURN: usize = 2;
 /// Turns at least and at most, and seconds at most.
 const FEWEST_TURNS: usize = 10;
 const MOST_TURNS: usize = 40;
-const MOST_S: f64 = 2.5;
+const MOST_S: f64 = 1.2;
 /// The turns end when no ceiling has risen for so many of them by more than this.
 const LEVEL_TURNS: usize = 6;
 const LEVEL: f64 = 0.01;
@@ -281,6 +281,7 @@ fn small_blocks(target: &dyn Target) -> i64 {
 struct Probe {
     session: Box<dyn Session>,
     entry: &'static str,
+    readings_in_a_turn: usize,
     /// Operations or bytes of a launch.
     work: f64,
     impossible_per_s: f64,
@@ -307,6 +308,7 @@ impl Probe {
         Ok(Self {
             session: open(target, &program, case, work.entry)?,
             entry: work.entry,
+            readings_in_a_turn: READINGS_IN_A_TURN,
             work: work.per_step * steps * blocks as f64,
             impossible_per_s: impossible_vectors_per_s(target) * work.per_vector,
             rates: Vec::new(),
@@ -328,6 +330,7 @@ impl Probe {
         Ok(Self {
             session: open(target, &program, case, entry)?,
             entry,
+            readings_in_a_turn: 1,
             work: (blocks * SLICE_FLOATS * 4) as f64 * arrays,
             impossible_per_s: impossible_vectors_per_s(target) * vector_bytes(target),
             rates: Vec::new(),
@@ -369,7 +372,7 @@ fn take_turns(target: &mut dyn Target, probes: &mut [Probe]) -> Result<(), GateE
     let mut level = 0;
     for turn in 1..=MOST_TURNS {
         for probe in probes.iter_mut() {
-            for _ in 0..READINGS_IN_A_TURN {
+            for _ in 0..probe.readings_in_a_turn {
                 probe.read(target)?;
             }
         }

@@ -29,6 +29,7 @@ use crate::project::Project;
 /// Serves until the campaign hangs up.
 pub fn serve(project: &Project, target: TargetKind) -> Result<()> {
     warpsmith_device::die_with_parent().context("cannot tie my life to the campaign's")?;
+    warpsmith_device::keep_freed_memory();
     // A target that cannot be had is an answer like any other: the campaign says it to the user.
     let mut worker = Worker::new(project, target);
     for line in std::io::stdin().lock().lines() {

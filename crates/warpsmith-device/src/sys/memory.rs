@@ -18,6 +18,23 @@ pub(crate) fn available_bytes() -> Option<usize> {
     kib.checked_mul(1024)
 }
 
+/// Has the allocator keep what is freed for later: a process that makes and drops large buffers all day otherwise
+/// spends more time on the system's fresh pages than on their contents.
+pub(crate) fn keep_freed() {
+    #[cfg(target_env = "gnu")]
+    {
+        // Bytes that stay at most, once nobody uses them.
+        const KEPT_BYTES: libc::c_int = 1 << 30;
+        // SAFETY: `mallopt` may be called at any time; what it does not know it refuses, and all is as before.
+        unsafe {
+            // Threads come and go, and each would have freed memory of its own that no other uses.
+            libc::mallopt(libc::M_ARENA_MAX, 1);
+            libc::mallopt(libc::M_MMAP_MAX, 0);
+            libc::mallopt(libc::M_TRIM_THRESHOLD, KEPT_BYTES);
+        }
+    }
+}
+
 /// The size of a page; the smallest one that the supported machines use, asked for once.
 pub(crate) fn page_bytes() -> usize {
     // SAFETY: `sysconf` has no preconditions.

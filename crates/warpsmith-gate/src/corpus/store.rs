@@ -11,7 +11,7 @@ use std::time::SystemTime;
 
 use warpsmith_device::cpu::make_private;
 use warpsmith_device::target::TensorPlan;
-use warpsmith_device::trace;
+use warpsmith_device::{parallel, trace};
 
 use crate::check::Values;
 use crate::error::GateError;
@@ -114,7 +114,9 @@ fn is_answer_name(name: &str) -> bool {
 }
 
 fn encode(stored: &Stored) -> Vec<u8> {
-    let mut bytes = MAGIC.to_vec();
+    let most: usize = stored.values.iter().map(|values| 16 + 8 * values.len()).sum();
+    let mut bytes = Vec::with_capacity(MAGIC.len() + 24 + most + HASH_BYTES);
+    bytes.extend(MAGIC);
     bytes.extend(stored.answer_s.to_le_bytes());
     bytes.extend(stored.sampled_blocks.to_le_bytes());
     bytes.extend((stored.values.len() as u64).to_le_bytes());
@@ -123,13 +125,28 @@ fn encode(stored: &Stored) -> Vec<u8> {
         bytes.extend(size.to_le_bytes());
         bytes.extend((values.len() as u64).to_le_bytes());
         match values {
-            Values::Single(values) => bytes.extend(values.iter().flat_map(|v| v.to_le_bytes())),
-            Values::Double(values) => bytes.extend(values.iter().flat_map(|v| v.to_le_bytes())),
+            Values::Single(values) => append(&mut bytes, values, |value| value.to_le_bytes()),
+            Values::Double(values) => append(&mut bytes, values, |value| value.to_le_bytes()),
         }
     }
     let hash = blake3::hash(&bytes);
     bytes.extend(hash.as_bytes());
     bytes
+}
+
+/// Appends the bytes of values: all of one size, so that every processor takes a part.
+fn append<T: Copy + Sync, const SIZE: usize>(
+    bytes: &mut Vec<u8>,
+    values: &[T],
+    encode: impl Fn(T) -> [u8; SIZE] + Sync,
+) {
+    let begin = bytes.len();
+    bytes.resize(begin + values.len() * SIZE, 0);
+    parallel::fill(&mut bytes[begin..], SIZE, |start, piece| {
+        for (at, value) in piece.chunks_exact_mut(SIZE).zip(&values[start / SIZE..]) {
+            at.copy_from_slice(&encode(*value));
+        }
+    });
 }
 
 fn decode(bytes: &[u8], outputs: &[TensorPlan]) -> Option<Stored> {
