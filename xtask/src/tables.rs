@@ -127,6 +127,12 @@ fn stability(folder: &Path) -> Result<Option<Value>> {
             "verdict": run["speedups"][0]["verdict"],
         }));
     }
+    // Of the labs whose clock was examined in the same folder.
+    let mut examined = Vec::new();
+    for lab in ["saxpy", "rmsnorm", "gemm", "attention"] {
+        let found = read(&format!("clock-{lab}.json"))?.map(|doctor| doctor["clock"].clone());
+        examined.extend(found.and_then(|clock| clock.as_array().cloned()).unwrap_or_default());
+    }
     let campaign = read("campaign.json")?.map(|campaign| campaign["pace"].clone());
     match (runs.is_empty(), campaign.is_none()) {
         (true, true) => return Ok(None),
@@ -137,7 +143,7 @@ fn stability(folder: &Path) -> Result<Option<Value>> {
             folder.display()
         ),
     }
-    Ok(Some(json!({ "device": device, "runs": runs, "campaign": campaign })))
+    Ok(Some(json!({ "device": device, "runs": runs, "examined": examined, "campaign": campaign })))
 }
 
 /// A row per repetition, and how a campaign spent its time.
@@ -172,6 +178,19 @@ fn stability_table(result: &Value) -> Result<String> {
         "Between the fastest and the slowest: {:.2} %.",
         100.0 * (most_s / least_s - 1.0)
     ));
+    for one in result["examined"].as_array().into_iter().flatten() {
+        lines.push(format!(
+            "In every place of forty comparisons (`doctor --clock labs/{}`), `{}`: of {} verdicts {} tie, {} \
+             unclear, {} faster, {} slower.",
+            text(&one["lab"]),
+            text(&one["kernel"]),
+            one["verdicts"],
+            one["tie"],
+            one["unclear"],
+            one["faster"],
+            one["slower"],
+        ));
+    }
     let pace = &result["campaign"];
     let (trials, seconds) = (number(&pace["trials"])?, number(&pace["seconds"])?);
     lines.push(format!(
