@@ -1,11 +1,11 @@
 """Kernels broken on purpose, by a change of text: the emulation must report each of them."""
 
 # The name of a variant, what is changed in which rung, and for which length and mask.
-STEADY = {"rung": "80_steady", "d": 64, "s": 512, "causal": 0}
-WIDE = {"rung": "85_steady_wide", "d": 128, "s": 512, "causal": 0}
-SPLIT = {"rung": "90_split", "d": 64, "s": 512, "causal": 0}
-BRIEF = {"rung": "92_brief", "d": 64, "s": 512, "causal": 0}
-SPLIT_WIDE = {"rung": "95_split_wide", "d": 128, "s": 512, "causal": 0, "config": {"TILES": 2, "SPLIT": 1, "BN": 64}}
+STEADY = {"rung": "80_fixed_reference", "d": 64, "s": 512, "causal": 0}
+WIDE = {"rung": "85_fixed_reference_wide", "d": 128, "s": 512, "causal": 0}
+SPLIT = {"rung": "90_zero_reference", "d": 64, "s": 512, "causal": 0}
+BRIEF = {"rung": "92_short_sequence", "d": 64, "s": 512, "causal": 0}
+SPLIT_WIDE = {"rung": "95_zero_reference_wide", "d": 128, "s": 512, "causal": 0, "config": {"TILES": 2, "SPLIT": 1, "BN": 64}}
 SMALL = {"rung": "60_small", "d": 64, "s": 512, "causal": 0}
 
 RELEASE_KEYS = "    release(&shared.k_barriers.empty[self.k_at.slot], self.thread);\n"

@@ -7,7 +7,9 @@ from pathlib import Path
 ROOT = Path(os.environ.get("EMULATE_ROOT") or Path(__file__).resolve().parents[2])
 LAB = ROOT / "labs/attention/cuda"
 KERNELS = LAB / "kernels"
-INCLUDE = ROOT / "labs/include"
+# The headers of the lab, and those of all labs.
+INCLUDE = LAB / "include"
+SHARED = ROOT / "labs/include"
 
 # Of an H200. A case may have fewer multiprocessors, so that blocks stay and take several tiles.
 DEVICE = {"SMS": 132, "WARP_SIZE": 32, "MAX_THREADS": 1024, "SMEM_PER_BLOCK": 232448}

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from contract import INCLUDE
+from contract import SHARED
 
 HERE = Path(__file__).resolve().parent
 NAME = re.compile(r"(?:__forceinline__|inline)\s+[\w:<> ]+?[ *&](\w+)\(")
@@ -29,7 +29,7 @@ def functions_of(text):
 
 
 def headers():
-    return {path.name: path.read_text() for path in sorted((INCLUDE / "ptx").glob("*.cuh"))}
+    return {path.name: path.read_text() for path in sorted((SHARED / "ptx").glob("*.cuh"))}
 
 
 def stand_ins():

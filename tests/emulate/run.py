@@ -3,7 +3,7 @@
 
     python3 tests/emulate/run.py                    # every rung with TMA and wgmma, many lengths, some schedules
     python3 tests/emulate/run.py --quick            # what CI runs, under a minute
-    python3 tests/emulate/run.py 80_steady --set CONSUMERS=4,BN=64 --s 512 --causal 1 --bf16 1 --seeds 20
+    python3 tests/emulate/run.py 80_fixed_reference --set CONSUMERS=4,BN=64 --s 512 --causal 1 --bf16 1 --seeds 20
 """
 
 import argparse

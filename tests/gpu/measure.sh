@@ -57,7 +57,7 @@ for it in $steps; do
         ;;
     attention)
         # shellcheck disable=SC2086 # the peers are words
-        step attention-cuda compare labs/attention 60_small 80_steady 70_pingpong 50_wgmma 40_mma_pipelined \
+        step attention-cuda compare labs/attention 60_small 80_fixed_reference 70_pingpong 50_wgmma 40_mma_pipelined \
             30_wmma 20_warp 10_tiled 00_naive $peers --time 0.5 --workload b1h8s512d64_bf16 --workload b1h8s512d64_causal_bf16 \
             --workload b4h8s512d64_bf16 --workload b4h8s512d64_causal_bf16
         ;;
@@ -69,7 +69,7 @@ for it in $steps; do
         ;;
     attention-large)
         # shellcheck disable=SC2086
-        step attention-large-cuda compare labs/attention 80_steady 85_steady_wide 70_pingpong 50_wgmma \
+        step attention-large-cuda compare labs/attention 80_fixed_reference 85_fixed_reference_wide 70_pingpong 50_wgmma \
             40_mma_pipelined $peers --time 0.5 \
             --workload b4h32s4096d64_bf16 --workload b4h32s4096d64_causal_bf16 \
             --workload b2h16s8192d128_bf16 --workload b2h16s8192d128_causal_bf16
@@ -90,17 +90,17 @@ for it in $steps; do
         two_blocks="--set TILES=1 --set SPLIT=1 --set BN=128 --set SLOTS=2 --set BLOCKS=2 --set TURNS=0 --set AHEAD=1"
         number=0
         for rung in \
-            "60_small --workload b1h8s512d64_bf16" "92_brief --set PIECES=4 --workload b1h8s512d64_bf16" \
+            "60_small --workload b1h8s512d64_bf16" "92_short_sequence --set PIECES=4 --workload b1h8s512d64_bf16" \
             "50_wgmma --workload b4h8s512d64_bf16" \
-            "90_split $two_blocks --workload b4h8s512d64_bf16" \
-            "50_wgmma --workload b1h8s2048d64_bf16" "90_split --workload b1h8s2048d64_bf16" \
-            "50_wgmma --workload b4h32s4096d64_bf16" "80_steady --workload b4h32s4096d64_bf16" \
-            "90_split --set TILES=4 --set SPLIT=1 --set QUERY_SLOTS=2 --workload b4h32s4096d64_bf16" \
+            "90_zero_reference $two_blocks --workload b4h8s512d64_bf16" \
+            "50_wgmma --workload b1h8s2048d64_bf16" "90_zero_reference --workload b1h8s2048d64_bf16" \
+            "50_wgmma --workload b4h32s4096d64_bf16" "80_fixed_reference --workload b4h32s4096d64_bf16" \
+            "90_zero_reference --set TILES=4 --set SPLIT=1 --set QUERY_SLOTS=2 --workload b4h32s4096d64_bf16" \
             "50_wgmma --workload b1h16s1024d128_causal_bf16" \
-            "95_split_wide --set AHEAD=1 --workload b1h16s1024d128_causal_bf16" \
-            "95_split_wide $two_tiles --set SLOTS=4 --set AHEAD=1 --workload b1h16s1024d128_bf16" \
-            "50_wgmma --workload b2h16s8192d128_bf16" "85_steady_wide --workload b2h16s8192d128_bf16" \
-            "95_split_wide $two_tiles --set BN=128 --set QUERY_SLOTS=2 --workload b2h16s8192d128_bf16"; do
+            "95_zero_reference_wide --set AHEAD=1 --workload b1h16s1024d128_causal_bf16" \
+            "95_zero_reference_wide $two_tiles --set SLOTS=4 --set AHEAD=1 --workload b1h16s1024d128_bf16" \
+            "50_wgmma --workload b2h16s8192d128_bf16" "85_fixed_reference_wide --workload b2h16s8192d128_bf16" \
+            "95_zero_reference_wide $two_tiles --set BN=128 --set QUERY_SLOTS=2 --workload b2h16s8192d128_bf16"; do
             number=$((number + 1))
             # shellcheck disable=SC2086 # a rung is words
             step "profile-$number" profile labs/attention --kernel $rung

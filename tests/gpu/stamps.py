@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Looks into a launch of 90_split or 95_split_wide: when which step is reached, and how long a launch takes.
+"""Looks into a launch of 90_zero_reference or 95_zero_reference_wide: when which step is reached, and how long a launch takes.
 
-    python3 tests/gpu/stamps.py 90_split --shape 4,8,512,64 --causal 0,1 --set TILES=1,SPLIT=1,BLOCKS=2 --set SLOTS=2
+    python3 tests/gpu/stamps.py 90_zero_reference --shape 4,8,512,64 --causal 0,1 --set TILES=1,SPLIT=1,BLOCKS=2 --set SLOTS=2
 
 Needs a Hopper GPU, PyTorch and nvcc. For experiments: its clock is a plain loop over inputs that the cache cannot hold,
 and it checks one answer of each configuration. Evidence is what `warpsmith compare` measures.
@@ -64,7 +64,7 @@ def compile_kernel(contract, config, axes, stamps, folder):
     text = ",".join(f"{name}={value}" for name, value in sorted(defines.items()))
     path = Path(folder) / f"{text}.cubin"
     command = [nvcc, "-gencode=arch=compute_90a,code=sm_90a", "-cubin", "-std=c++17", "-Xptxas", "-v",
-               f"-I{contracts.INCLUDE}", "-o", path, *(f"-D{name}={value}" for name, value in defines.items()),
+               f"-I{contracts.INCLUDE}", f"-I{contracts.SHARED}", "-o", path, *(f"-D{name}={value}" for name, value in defines.items()),
                contracts.KERNELS / f"{contract['name']}.cu"]
     done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
     if done.returncode:

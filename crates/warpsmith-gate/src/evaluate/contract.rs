@@ -144,7 +144,7 @@ mod tests {
             for inside in ["", "cuda"] {
                 let dir = root.join(name).join(inside);
                 let mut files = LabFiles::new();
-                for folder in ["", "kernels/", "baselines/"] {
+                for folder in ["", "kernels/", "baselines/", "include/"] {
                     read(&dir.join(folder), folder, &mut files);
                 }
                 if inside == "cuda" {

@@ -1,9 +1,9 @@
-// What 80_steady and 85_steady_wide load, and which block computes what: tiles, rings of stages, the producer. sm_90a.
+// What 80_fixed_reference and 85_fixed_reference_wide load, and which block computes what: tiles, rings of stages, the producer. sm_90a.
 //
 // Parameters are macros, as the contracts set them: D, CAUSAL, BF16, CONSUMERS, BLOCKS, BN, STAGES, TURNS
 // and PAIRS.
-#ifndef WS_STEADY_LOAD_CUH
-#define WS_STEADY_LOAD_CUH
+#ifndef WS_FIXED_REFERENCE_LOAD_CUH
+#define WS_FIXED_REFERENCE_LOAD_CUH
 
 constexpr int kHeadDim = D;
 constexpr bool kCausal = CAUSAL != 0;
@@ -26,7 +26,7 @@ constexpr float kLargestSum = kBf16 ? 0x1p30f : 0x1p15f;
 constexpr float kSmallestSum = 0x1p-30f;
 constexpr float kMargin = kBf16 ? 0.0f : 8.0f;
 
-#include "warpgroup_parts.cuh"
+#include "warpgroup_tiles.cuh"
 
 constexpr int kThreads = kWarpgroup * (kConsumers + 1); // consumers, then the producer
 

@@ -1,13 +1,13 @@
-// The computation of 90_split and 95_split_wide: the merge of parts, a tile, and the kernel. sm_90a.
+// The computation of 90_zero_reference and 95_zero_reference_wide: the merge of parts, a tile, and the kernel. sm_90a.
 //
 // Weights are powers of two of the scores themselves, relative to 0: any reference gives the same quotient, as long as
 // no weight overflows or vanishes. So there is no maximum, and parts of a row are merged by adding them. Each thread
 // looks at its sums, and a block that saw one outside of the limits goes through its tiles again, with the rows'
 // largest scores as references.
-#ifndef WS_SPLIT_ATTENTION_CUH
-#define WS_SPLIT_ATTENTION_CUH
+#ifndef WS_ZERO_REFERENCE_CUH
+#define WS_ZERO_REFERENCE_CUH
 
-#include "split_step.cuh"
+#include "zero_reference_step.cuh"
 
 __device__ __forceinline__ int row_of(int thread, int row) {
     return thread / 32 * 16 + thread % 32 / 4 + 8 * row;

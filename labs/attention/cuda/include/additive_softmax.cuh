@@ -3,8 +3,8 @@
 // Parts of a sum over different keys then merge by plain addition. Whether 0 was good enough shows in the rows' sums,
 // which travel on their own, ahead of the values: every part receives the sums of all parts and adds them in the same
 // order, so all come to the same totals and the same decision.
-#ifndef WS_ZERO_REFERENCE_CUH
-#define WS_ZERO_REFERENCE_CUH
+#ifndef WS_ADDITIVE_SOFTMAX_CUH
+#define WS_ADDITIVE_SOFTMAX_CUH
 
 #include "ptx/barrier.cuh"
 #include "ptx/math.cuh"

@@ -8,6 +8,6 @@
 // piece of straight code. Four warpgroups of small tiles take turns, so that some compute weights while one
 // multiplies; each skips the keys that none of its queries may see. Blocks stay, with the next queries loaded ahead;
 // under a causal mask they take a long tile and a short one at a time (PAIRS).
-#include "steady_attention.cuh"
+#include "fixed_reference.cuh"
 
-static_assert(kHeadDim == 64, "85_steady_wide serves head dimension 128");
+static_assert(kHeadDim == 64, "85_fixed_reference_wide serves head dimension 128");

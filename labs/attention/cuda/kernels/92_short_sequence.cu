@@ -7,7 +7,7 @@
 // again. A warpgroup takes its keys in two chunks: the exponentials of one run beside the scores of the other, its
 // output beside the exponentials of the other. The sums leave before the output is there. Every warpgroup asks for its
 // own keys, and has the queries in registers.
-#include "brief_load.cuh"
+#include "short_sequence_load.cuh"
 #include "ptx/math.cuh"
 #include "ptx/mma.cuh"
 #include "score_rows.cuh"

@@ -2,7 +2,7 @@
 // Layout: q, k, v, o are (B, H, S, D) row-major, f16 or bf16. With a causal mask query i sees the keys 0..i.
 // Serves every S, for scale > 0.
 //
-// 90_split with two warpgroups, which is as many as the registers allow.
-#include "split_attention.cuh"
+// 90_zero_reference with two warpgroups, which is as many as the registers allow.
+#include "zero_reference.cuh"
 
-static_assert(kHeadDim == 128, "90_split serves head dimension 64");
+static_assert(kHeadDim == 128, "90_zero_reference serves head dimension 64");

@@ -1,8 +1,8 @@
-// One chunk of keys in 90_split and 95_split_wide, by a warpgroup: products and weights. sm_90a.
-#ifndef WS_SPLIT_STEP_CUH
-#define WS_SPLIT_STEP_CUH
+// One chunk of keys in 90_zero_reference and 95_zero_reference_wide, by a warpgroup: products and weights. sm_90a.
+#ifndef WS_ZERO_REFERENCE_STEP_CUH
+#define WS_ZERO_REFERENCE_STEP_CUH
 
-#include "split_load.cuh"
+#include "zero_reference_load.cuh"
 
 // --- Consumer: weights -------------------------------------------------------------------------------------------
 

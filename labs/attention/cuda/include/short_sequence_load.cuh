@@ -1,8 +1,8 @@
-// What 92_brief loads, and which warpgroup computes what: parts of the keys, barriers, loads, prefetches. sm_90a.
+// What 92_short_sequence loads, and which warpgroup computes what: parts of the keys, barriers, loads, prefetches. sm_90a.
 //
 // Parameters are macros, as the contract sets them: CAUSAL, BF16, SPLIT, CLUSTER, SLOTS, PIECES, PREFETCH.
-#ifndef WS_BRIEF_LOAD_CUH
-#define WS_BRIEF_LOAD_CUH
+#ifndef WS_SHORT_SEQUENCE_LOAD_CUH
+#define WS_SHORT_SEQUENCE_LOAD_CUH
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -11,7 +11,7 @@
 #include "ptx/barrier.cuh"
 #include "ptx/tma.cuh"
 #include "ptx/wgmma.cuh"
-#include "zero_reference.cuh"
+#include "additive_softmax.cuh"
 
 constexpr bool kCausal = CAUSAL != 0;
 constexpr bool kBf16 = BF16 != 0;

@@ -1,12 +1,12 @@
-// What 90_split and 95_split_wide load, and which block computes what: tiles, rings of slots, the producers. sm_90a.
+// What 90_zero_reference and 95_zero_reference_wide load, and which block computes what: tiles, rings of slots, the producers. sm_90a.
 //
 // A block has TILES tiles of 64 queries at a time, and SPLIT warpgroups for each: the keys' chunks go round among them.
 // Chunks count from the end of the keys. Every part of the keys has a ring of slots and a thread that fills it.
 //
 // Parameters are macros, as the contracts set them: D, CAUSAL, BF16, TILES, SPLIT, BN, SLOTS, QUERY_SLOTS, BLOCKS,
 // TURNS and AHEAD.
-#ifndef WS_SPLIT_LOAD_CUH
-#define WS_SPLIT_LOAD_CUH
+#ifndef WS_ZERO_REFERENCE_LOAD_CUH
+#define WS_ZERO_REFERENCE_LOAD_CUH
 
 constexpr int kHeadDim = D;
 constexpr bool kCausal = CAUSAL != 0;
@@ -34,8 +34,8 @@ constexpr bool kPairs = kCausal && kBlocksPerSm == 1;
 constexpr bool kFold = kCausal && kBlocksPerSm == 2;
 
 #include "stamps.cuh"
-#include "warpgroup_parts.cuh"
-#include "zero_reference.cuh"
+#include "warpgroup_tiles.cuh"
+#include "additive_softmax.cuh"
 
 // Consumers, then a warpgroup of producers, which leaves most of its registers to them.
 constexpr int kThreads = kWarpgroup * (kConsumers + 1);

@@ -1,12 +1,12 @@
-// The computation of 80_steady and 85_steady_wide: products, weights, turns, output, and the kernel. sm_90a.
+// The computation of 80_fixed_reference and 85_fixed_reference_wide: products, weights, turns, output, and the kernel. sm_90a.
 //
 // A row's reference is the largest score of its first tile and stays: any reference gives the same quotient, as long as
 // no weight overflows. Each thread watches its sums, and a block that saw one grow too large, or vanish, goes through
 // its tiles again with references that follow the largest score.
-#ifndef WS_STEADY_ATTENTION_CUH
-#define WS_STEADY_ATTENTION_CUH
+#ifndef WS_FIXED_REFERENCE_CUH
+#define WS_FIXED_REFERENCE_CUH
 
-#include "steady_load.cuh"
+#include "fixed_reference_load.cuh"
 
 // --- Consumer: softmax -------------------------------------------------------------------------------------------
 

@@ -1,10 +1,10 @@
-// What the warpgroups of 80_steady, 85_steady_wide, 90_split and 95_split_wide have in common: tiles in rings of slots,
+// What the warpgroups of 80_fixed_reference, 85_fixed_reference_wide, 90_zero_reference and 95_zero_reference_wide have in common: tiles in rings of slots,
 // products, packed weights, turns. sm_90a.
 //
 // Whoever includes it has defined kHeadDim, kBf16, kBlockN (keys of a tile), kQueryRows (queries of a tile in shared
 // memory), kConsumers and kTurns.
-#ifndef WS_WARPGROUP_PARTS_CUH
-#define WS_WARPGROUP_PARTS_CUH
+#ifndef WS_WARPGROUP_TILES_CUH
+#define WS_WARPGROUP_TILES_CUH
 
 #include "ptx/barrier.cuh"
 #include "ptx/math.cuh"
