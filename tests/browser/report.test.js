@@ -21,7 +21,9 @@ let browser;
 const generate = (name, ...options) => {
   const path = join(folder, name);
   const cargo = process.env.CARGO ?? "cargo";
-  const example = ["run", "--quiet", "-p", "warpsmith-evidence", "--example", "sample_report", "--"];
+  // Of everything that CI has compiled already.
+  const profile = process.env.WARPSMITH_PROFILE ?? "dev";
+  const example = ["run", "--quiet", "--profile", profile, "-p", "warpsmith-evidence", "--example", "sample_report", "--"];
   execFileSync(cargo, [...example, path, ...options], { cwd: root, stdio: ["ignore", "inherit", "inherit"] });
   return pathToFileURL(path).href;
 };

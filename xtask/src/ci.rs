@@ -18,18 +18,40 @@ pub fn run() -> Result<()> {
         &root,
         "lint",
         "cargo",
-        &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"],
+        &["clippy", "--profile", PROFILE, "--workspace", "--all-targets", "--", "-D", "warnings"],
     )?;
-    step(&root, "build", "cargo", &["build", "--release", "--workspace"])?;
+    step(
+        &root,
+        "build",
+        "cargo",
+        &["build", "--profile", PROFILE, "--workspace", "--bins", "--tests"],
+    )?;
     cuda(&root)?;
     emulate(&root)?;
-    // One at a time: many tests measure, and two measurements at once are none.
-    step(&root, "test", "cargo", &["test", "--workspace", "--", "--test-threads=1"])?;
+    tests(&root)?;
     clock(&root)?;
     browser(&root)?;
     mcp(&root)?;
     println!("ci: everything passed");
     Ok(())
+}
+
+/// One profile for every step, so that everything is compiled once.
+const PROFILE: &str = "ci";
+
+fn program(root: &Path) -> std::path::PathBuf {
+    root.join("target").join(PROFILE).join("warpsmith")
+}
+
+/// The tests inside of crates side by side; the others one at a time: many of them measure, and two measurements at
+/// once are none.
+fn tests(root: &Path) -> Result<()> {
+    let of = |targets: &[&'static str]| {
+        [&["test", "--profile", PROFILE, "--workspace"][..], targets].concat()
+    };
+    step(root, "unit tests", "cargo", &of(&["--lib", "--bins"]))?;
+    step(root, "tests", "cargo", &of(&["--test", "*", "--", "--test-threads=1"]))?;
+    step(root, "documentation tests", "cargo", &of(&["--doc"]))
 }
 
 /// Debian packages that the tests use and that a fresh machine may lack. As root they are
@@ -73,7 +95,7 @@ fn provision_tools() -> Result<()> {
 /// Every CUDA kernel, and a sample of its configurations, compiles for the architectures that it is for,
 /// and the compiled code is what its contract claims. Needs no GPU.
 fn cuda(root: &Path) -> Result<()> {
-    let warpsmith = root.join("target/release/warpsmith");
+    let warpsmith = program(root);
     let warpsmith = warpsmith.to_string_lossy();
     step(root, "cuda compilers", &warpsmith, &["setup", "cuda", "--yes"])?;
     for lab in ["saxpy", "rmsnorm", "gemm", "attention"] {
@@ -85,7 +107,8 @@ fn cuda(root: &Path) -> Result<()> {
     step(root, "cuda build", &warpsmith, &["build", "tests/nvcc", "--sample", "2"])?;
     // What they remark about sources that provoke it. The whole workspace, as in the step with all tests: a
     // package alone would have its dependencies built a second time.
-    let remarks = ["test", "--workspace", "--test", "it", "--", "--ignored", "remarks"];
+    let remarks =
+        ["test", "--profile", PROFILE, "--workspace", "--test", "it", "--", "--ignored", "remarks"];
     step(root, "cuda remarks", "cargo", &remarks)?;
     cutlass(root)
 }
@@ -106,7 +129,7 @@ fn emulate(root: &Path) -> Result<()> {
 /// Every lab's best kernel compared with itself, in every place of the list: a tie, or no claim of a
 /// comparison is worth anything.
 fn clock(root: &Path) -> Result<()> {
-    let warpsmith = root.join("target/release/warpsmith");
+    let warpsmith = program(root);
     step(root, "clock", &warpsmith.to_string_lossy(), &["doctor", "--clock"])
 }
 
@@ -119,7 +142,7 @@ fn browser(root: &Path) -> Result<()> {
 
 /// The server for coding agents, driven by a client that shares no code with it.
 fn mcp(root: &Path) -> Result<()> {
-    let warpsmith = root.join("target/release/warpsmith");
+    let warpsmith = program(root);
     let folder = root.join("target/mcp");
     let arguments = [warpsmith.to_string_lossy(), folder.to_string_lossy()];
     step(root, "mcp client", "tests/mcp/run.sh", &[&arguments[0], &arguments[1]])
@@ -132,6 +155,7 @@ fn step(dir: &Path, name: &str, program: &str, arguments: &[&str]) -> Result<()>
         .args(arguments)
         .current_dir(dir)
         .env("DEBIAN_FRONTEND", "noninteractive")
+        .env("WARPSMITH_PROFILE", PROFILE)
         .status()
         .with_context(|| format!("cannot run {program}"))?;
     if !status.success() {

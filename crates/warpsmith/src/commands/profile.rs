@@ -249,7 +249,8 @@ mod tests {
     fn extra_shapes_can_be_named_and_those_that_a_kernel_does_not_serve_are_refused() {
         let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../labs/attention/cuda");
         let lab = labdir::load(&dir).expect("the lab").lab;
-        let kernel = lab.kernels.iter().find(|it| it.name == "95_zero_reference_wide").expect("the kernel");
+        let kernel =
+            lab.kernels.iter().find(|it| it.name == "95_zero_reference_wide").expect("the kernel");
         let names = |names: &[&str]| names.iter().map(|it| it.to_string()).collect::<Vec<_>>();
         let twice = names(&["b32h16s512d128_bf16", "b1h16s1024d128_bf16", "b32h16s512d128_bf16"]);
         assert_eq!(named(&lab, kernel, &twice).expect("served"), twice[..2]);
