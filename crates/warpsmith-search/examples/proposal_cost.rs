@@ -16,7 +16,9 @@ use warpsmith_model::{
     BlobId, Candidate, CandidateId, EnvironmentId, ErrorSize, FORMAT_VERSION, Fidelity, Finding,
     Job, LabId, Measurement, Outcome, StopReason, Trial, TrialId,
 };
-use warpsmith_search::{Evolution, Proposal, Space, SpaceSpec, Strategy, StrategyConfig, strategy};
+use warpsmith_search::{
+    Evolution, Proposal, Space, SpaceSpec, Strategy, StrategyConfig, score, strategy,
+};
 
 const PROPOSALS: u32 = 200;
 
@@ -55,7 +57,8 @@ fn costs_ms(space: &Arc<Space>, kind: Strategy) -> Result<Vec<f64>, Box<dyn Erro
         let proposal = proposer.propose(1)?.pop().ok_or("the space is exhausted")?;
         each_ms.push(start.elapsed().as_secs_f64() * 1e3);
         let time_s = 1.0 + f64::from(idx.wrapping_mul(2_654_435_761) % 1000) / 1000.0;
-        proposer.observe(&finding(&proposal, time_s));
+        let found = finding(&proposal, time_s);
+        proposer.observe(&found.trial.job, score(&found.trial));
     }
     Ok(each_ms)
 }

@@ -6,13 +6,13 @@
 
 use std::collections::HashSet;
 
-use warpsmith_model::Finding;
+use warpsmith_model::Job;
 use warpsmith_model::rng::Rng;
 
 use crate::history::History;
 use crate::space::Neighbourhood;
 use crate::walk::{Opening, Walk, take_opening};
-use crate::{Proposal, ProposeError, Proposer, Score, Strategy, score};
+use crate::{Proposal, ProposeError, Proposer, Score, Strategy};
 
 /// The temperature of annealing at the beginning, in natural logarithms of time: one in e of the
 /// steps to a configuration that takes 1.3 times as long is taken, about what neighbours differ by.
@@ -104,11 +104,10 @@ impl Proposer for Climber {
         Ok(std::iter::from_fn(|| self.propose_one()).take(n).collect())
     }
 
-    fn observe(&mut self, finding: &Finding) {
-        let Some(index) = self.history.recognise(finding) else {
+    fn observe(&mut self, job: &Job, score: Score) {
+        let Some(index) = self.history.recognise(job) else {
             return;
         };
-        let score = score(&finding.trial);
         self.observed.insert(index);
         let moves = match self.current {
             // A failure is no place to stand on.

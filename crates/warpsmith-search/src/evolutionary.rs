@@ -5,13 +5,13 @@
 //! a uniform crossover of two parents, each the winner of a tournament, then mutated until it is
 //! new. When nothing has improved for a while the search restarts from random configurations.
 
-use warpsmith_model::Finding;
+use warpsmith_model::Job;
 use warpsmith_model::rng::Rng;
 
 use crate::history::History;
 use crate::space::{Neighbourhood, Point, Space};
 use crate::walk::{Opening, Walk, take_opening};
-use crate::{Proposal, ProposeError, Proposer, Score, Strategy, score};
+use crate::{Proposal, ProposeError, Proposer, Score, Strategy};
 
 /// The settings of the evolutionary strategy.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -176,11 +176,10 @@ impl Proposer for Evolutionary {
         Ok(std::iter::from_fn(|| self.propose_one()).take(n).collect())
     }
 
-    fn observe(&mut self, finding: &Finding) {
-        let Some(index) = self.history.recognise(finding) else {
+    fn observe(&mut self, job: &Job, score: Score) {
+        let Some(index) = self.history.recognise(job) else {
             return;
         };
-        let score = score(&finding.trial);
         let improves = self.ranked.first().is_none_or(|best| score < best.score);
         // A repeated measurement replaces the earlier one.
         self.ranked.retain(|observed| observed.index != index);
@@ -238,6 +237,7 @@ mod tests {
 
     use super::*;
     use crate::history::tests::{passed, trial};
+    use crate::score;
 
     fn evolutionary(values: &[i64], constraint: &str, settings: Evolution) -> Evolutionary {
         let tunable = |name: &str| Tunable {
@@ -254,7 +254,7 @@ mod tests {
 
     fn observe(proposer: &mut Evolutionary, proposal: &Proposal, outcome: Outcome) {
         let trial = trial("kernel", proposal.params.clone(), &["a"], outcome);
-        proposer.observe(&Finding { trial, blobs: Vec::new() });
+        proposer.observe(&trial.job, score(&trial));
     }
 
     #[test]

@@ -13,7 +13,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use warpsmith_model::Finding;
+use warpsmith_model::Job;
 use warpsmith_model::rng::Rng;
 
 use crate::history::History;
@@ -21,7 +21,7 @@ use crate::lesson::{Lesson, MIN_TIMES, Model, Observed};
 use crate::model::{Features, Forest, Gaussian, Prediction, Scales};
 use crate::space::{Neighbourhood, Point, Space};
 use crate::walk::{Opening, Walk, take_opening};
-use crate::{Proposal, ProposeError, Proposer, Strategy, score};
+use crate::{Proposal, ProposeError, Proposer, Score, Strategy};
 
 /// Configurations that are spread over the space before models are asked. From 5 to 15 made no
 /// difference beyond the noise of 100 repeats on recorded spaces.
@@ -346,13 +346,13 @@ impl Proposer for Guided {
         Ok(std::iter::from_fn(|| self.propose_one()).take(n).collect())
     }
 
-    fn observe(&mut self, finding: &Finding) {
-        let Some(index) = self.history.recognise(finding) else {
+    fn observe(&mut self, job: &Job, score: Score) {
+        let Some(index) = self.history.recognise(job) else {
             return;
         };
         let point = self.history.space.point_at(index);
         self.pending.retain(|other| *other != point);
-        let log_time = score(&finding.trial).time_s().map(f64::ln);
+        let log_time = score.time_s().map(f64::ln);
         let levels = self.features.levels(&point);
         match self.observed.iter_mut().find(|observed| observed.index == index) {
             // A repeated measurement replaces the earlier one.

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use warpsmith_model::{Fidelity, Finding};
+use warpsmith_model::{Fidelity, Job};
 
 use crate::Space;
 
@@ -45,8 +45,7 @@ impl History {
     /// Takes the configuration of a finding and returns it. None for findings that say nothing
     /// here: of another kernel, at another fidelity (they never mix in one statistic), or of
     /// parameters outside of the space.
-    pub(crate) fn recognise(&mut self, finding: &Finding) -> Option<u128> {
-        let job = &finding.trial.job;
+    pub(crate) fn recognise(&mut self, job: &Job) -> Option<u128> {
         if job.candidate.kernel != self.kernel || job.fidelity != self.fidelity {
             return None;
         }
@@ -133,8 +132,7 @@ pub(crate) mod tests {
             let pairs = name.map(|name| (name.to_string(), warpsmith_model::Value::Int(1)));
             let mut trial = trial(kernel, pairs.into_iter().collect(), &["a"], passed(&[]));
             trial.job.fidelity = fidelity;
-            let finding = Finding { trial, blobs: Vec::new() };
-            assert_eq!(history.recognise(&finding), expected, "{kernel} {fidelity:?} {name:?}");
+            assert_eq!(history.recognise(&trial.job), expected, "{kernel} {fidelity:?} {name:?}");
         };
         check("other", Fidelity::Rank, None, None);
         check("mine", Fidelity::Micro, None, None);

@@ -56,7 +56,7 @@ pub mod spec;
 mod strategy;
 mod walk;
 
-use warpsmith_model::{Finding, Origin, Params};
+use warpsmith_model::{Job, Origin, Params};
 
 pub use evolutionary::Evolution;
 pub use recorded::Recorded;
@@ -71,8 +71,8 @@ pub trait Proposer {
     /// `n` come back only when the space holds no more; none means that it is exhausted.
     fn propose(&mut self, n: usize) -> Result<Vec<Proposal>, ProposeError>;
 
-    /// Learns from a finding, whoever proposed its candidate.
-    fn observe(&mut self, finding: &Finding);
+    /// Learns how good a candidate turned out to be, by what the search makes small, whoever proposed it.
+    fn observe(&mut self, job: &Job, score: Score);
 
     /// Returns the share of the best time that the most promising configuration is expected to save, after all
     /// that was observed; none where there is no model, or not yet. Changes nothing about what is proposed.

@@ -69,11 +69,12 @@ pub fn replay(
         };
         course.outlook.push(outlook);
         let finding = recorded.evaluate(&proposal).expect("proposals are within the space");
-        if let Some(time_s) = score(&finding.trial).time_s() {
+        let score = score(&finding.trial);
+        if let Some(time_s) = score.time_s() {
             best_ms = best_ms.min(time_s * 1e3);
         }
         course.best_ms.push(best_ms);
-        proposer.observe(&finding);
+        proposer.observe(&finding.trial.job, score);
     }
     // A space that is exhausted does not get better.
     course.best_ms.resize(evaluations, best_ms);

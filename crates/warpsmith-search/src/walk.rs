@@ -2,11 +2,11 @@
 
 use std::collections::VecDeque;
 
-use warpsmith_model::{Finding, Origin};
+use warpsmith_model::{Job, Origin};
 
 use crate::history::History;
 use crate::permutation::Permutation;
-use crate::{Proposal, ProposeError, Proposer, Strategy};
+use crate::{Proposal, ProposeError, Proposer, Score, Strategy};
 
 /// A position in an order of the whole space.
 #[derive(Debug)]
@@ -79,7 +79,7 @@ impl Proposer for Walker {
         Ok(std::iter::from_fn(one).take(n).collect())
     }
 
-    fn observe(&mut self, finding: &Finding) {
-        self.history.recognise(finding);
+    fn observe(&mut self, job: &Job, _score: Score) {
+        self.history.recognise(job);
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use warpsmith_model::{Origin, Params};
 use warpsmith_search::{Proposal, ProposeError, Proposer, Strategy, StrategyConfig, strategy};
 
-use crate::simulated::{Simulated, config, finding};
+use crate::simulated::{Simulated, config, finding, show};
 use crate::spaces::published;
 
 /// Runs a search in batches and returns what was proposed, in order.
@@ -16,7 +16,7 @@ fn run(simulated: &Simulated, proposer: &mut dyn Proposer, batches: &[usize]) ->
     for batch in batches {
         let proposals = proposer.propose(*batch).expect("parameter search does not fail");
         for proposal in &proposals {
-            proposer.observe(&simulated.evaluate(proposal));
+            show(&mut *proposer, &simulated.evaluate(proposal));
         }
         proposed.extend(proposals.into_iter().map(|proposal| proposal.params));
     }
@@ -73,7 +73,7 @@ fn a_resumed_search_goes_on_as_if_it_had_not_been_interrupted() {
         let mut resumed = simulated.proposer(kind, 11);
         for params in &expected[..80] {
             let stored = Proposal { params: params.clone(), origin: Origin::Manual };
-            resumed.observe(&simulated.evaluate(&stored));
+            show(&mut *resumed, &simulated.evaluate(&stored));
         }
         let rest = run(&simulated, resumed.as_mut(), &batches[20..]);
         assert_eq!(rest, expected[80..], "{}", kind.name());
@@ -88,7 +88,7 @@ fn configurations_that_others_evaluated_are_not_proposed() {
         let mut proposer = simulated.proposer(kind, 1);
         for params in &foreign {
             let manual = Proposal { params: params.clone(), origin: Origin::Manual };
-            proposer.observe(&simulated.evaluate(&manual));
+            show(&mut *proposer, &simulated.evaluate(&manual));
         }
         let proposed = run(&simulated, proposer.as_mut(), &[64; 100]);
         assert_eq!(proposed.len() + foreign.len(), simulated.space.len() as usize);
@@ -159,7 +159,7 @@ fn a_space_of_millions_is_searched_like_any_other() {
         for idx in 0..30u32 {
             let proposal = proposer.propose(1).expect("no failure").pop().expect("more is left");
             let time_s = 1.0 + f64::from(idx.wrapping_mul(2_654_435_761) % 1000) / 1000.0;
-            proposer.observe(&finding(&proposal, Some(time_s)));
+            show(&mut *proposer, &finding(&proposal, Some(time_s)));
             proposed.push(proposal.params);
         }
         assert_eq!(keys(&proposed).len(), proposed.len(), "{}", kind.name());

@@ -8,7 +8,7 @@ use warpsmith_model::rng::Rng;
 use warpsmith_model::{Origin, Value};
 use warpsmith_search::{Proposal, Proposer, Space, Strategy, score, strategy};
 
-use crate::simulated::{Simulated, config, finding};
+use crate::simulated::{Simulated, config, finding, show};
 
 /// Makes a space of tunables with this many values each.
 fn space_of(counts: &[i64]) -> Arc<Space> {
@@ -60,7 +60,7 @@ fn asking_for_more_than_there_is_gives_what_there_is() {
             assert_eq!(keys.len(), proposals.len(), "{} of {counts:?}", kind.name());
             assert_eq!(keys.len() as u128, space.len(), "{} of {counts:?}", kind.name());
             for proposal in &proposals {
-                proposer.observe(&finding(proposal, Some(1.0)));
+                show(&mut *proposer, &finding(proposal, Some(1.0)));
             }
             assert_eq!(proposer.propose(1), Ok(Vec::new()), "{} of {counts:?}", kind.name());
         }
@@ -75,7 +75,7 @@ fn a_space_in_which_nothing_runs_is_searched_to_the_end() {
         let mut keys = HashSet::new();
         while let Some(proposal) = proposer.propose(1).expect("no failure").pop() {
             assert!(keys.insert(proposal.params.key()), "{} repeats itself", kind.name());
-            proposer.observe(&finding(&proposal, None));
+            show(&mut *proposer, &finding(&proposal, None));
         }
         assert_eq!(keys.len() as u128, space.len(), "{}", kind.name());
     }
@@ -88,7 +88,7 @@ fn times_that_are_all_equal_do_not_stop_a_search() {
         let mut proposer = proposer_of(kind, &space);
         for _ in 0..space.len() {
             let proposal = proposer.propose(1).expect("no failure").pop().expect("more is left");
-            proposer.observe(&finding(&proposal, Some(2e-3)));
+            show(&mut *proposer, &finding(&proposal, Some(2e-3)));
         }
         assert_eq!(proposer.propose(1), Ok(Vec::new()), "{}", kind.name());
     }
@@ -108,7 +108,7 @@ fn proposals_of_a_batch_are_different_from_each_other_and_from_earlier_ones() {
             }
             // The last of each batch is lost: nobody ever says what became of it.
             for proposal in &proposals[..batch - 1] {
-                proposer.observe(&simulated.evaluate(proposal));
+                show(&mut *proposer, &simulated.evaluate(proposal));
             }
         }
     }
@@ -122,14 +122,14 @@ fn a_search_that_is_shown_its_history_out_of_order_goes_on() {
         let mut seen: Vec<Proposal> = Vec::new();
         for _ in 0..30 {
             let proposal = first.propose(1).expect("no failure").pop().expect("more is left");
-            first.observe(&simulated.evaluate(&proposal));
+            show(&mut *first, &simulated.evaluate(&proposal));
             seen.push(proposal);
         }
         seen.reverse();
         let mut resumed = simulated.proposer(kind, 4);
         for proposal in &seen {
             let stored = Proposal { params: proposal.params.clone(), origin: Origin::Manual };
-            resumed.observe(&simulated.evaluate(&stored));
+            show(&mut *resumed, &simulated.evaluate(&stored));
         }
         for proposal in resumed.propose(20).expect("parameter search does not fail") {
             assert!(seen.iter().all(|old| old.params != proposal.params), "{}", kind.name());
@@ -170,7 +170,7 @@ fn models_find_the_valley_under_noise() {
                 if score(&found.trial).time_s().is_some() {
                     best_s = best_s.min(truth_s(&proposal));
                 }
-                proposer.observe(&found);
+                show(&mut *proposer, &found);
             }
             reached += usize::from(best_s < 1.05e-3);
         }

@@ -5,6 +5,8 @@ use warpsmith_search::recorded::{Failure, Measured, Recorded};
 use warpsmith_search::simulate::{Course, Methodology, Summary, quality, random_exact, replay};
 use warpsmith_search::{SpaceSpec, Strategy};
 
+use crate::simulated::show;
+
 fn file(folder: &str, name: &str) -> Vec<u8> {
     let path = format!("{}/tests/data/{folder}/{name}.json", env!("CARGO_MANIFEST_DIR"));
     std::fs::read(path).expect("the test's data")
@@ -233,9 +235,9 @@ fn a_search_expects_less_and_less_and_asking_changes_nothing() {
         let proposals = asked.propose(1).expect("a proposal");
         assert_eq!(proposals, unasked.propose(1).expect("a proposal"));
         let finding = simulated.evaluate(&proposals[0]);
-        asked.observe(&finding);
-        unasked.observe(&finding);
-        resumed.observe(&finding);
+        show(&mut *asked, &finding);
+        show(&mut *unasked, &finding);
+        show(&mut *resumed, &finding);
     }
     assert_eq!(asked.outlook(), resumed.outlook());
     assert!(outlooks[..8].iter().all(Option::is_none), "{outlooks:?}");

@@ -2,7 +2,7 @@
 
 use warpsmith_search::{Proposer, Strategy, score};
 
-use crate::simulated::Simulated;
+use crate::simulated::{Simulated, show};
 
 const SEEDS: u64 = 30;
 
@@ -14,7 +14,7 @@ fn quality(simulated: &Simulated, proposer: &mut dyn Proposer, after: &[usize]) 
         let proposals = proposer.propose(1).expect("parameter search does not fail");
         let finding = simulated.evaluate(&proposals[0]);
         best_s = score(&finding.trial).time_s().map_or(best_s, |time_s| best_s.min(time_s));
-        proposer.observe(&finding);
+        show(&mut *proposer, &finding);
         if after.contains(&evaluation) {
             quality.push(simulated.optimum_s / best_s);
         }

@@ -8,7 +8,14 @@ use warpsmith_model::{
     BlobId, Candidate, CandidateId, EnvironmentId, ErrorSize, Expr, FORMAT_VERSION, Fidelity,
     Finding, Job, LabId, Measurement, Outcome, StopReason, Trial, TrialId, Value,
 };
-use warpsmith_search::{Evolution, Proposal, Proposer, Space, Strategy, StrategyConfig, strategy};
+use warpsmith_search::{
+    Evolution, Proposal, Proposer, Space, Strategy, StrategyConfig, score, strategy,
+};
+
+/// Tells a proposer what became of a candidate.
+pub(crate) fn show(proposer: &mut dyn Proposer, finding: &Finding) {
+    proposer.observe(&finding.trial.job, score(&finding.trial));
+}
 
 pub(crate) const KERNEL: &str = "recorded";
 

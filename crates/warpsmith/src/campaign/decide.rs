@@ -14,7 +14,7 @@ use warpsmith_model::{
 };
 use warpsmith_search::score;
 
-use super::objective::Aim;
+use super::objective::ObjectiveScore;
 use super::{Campaign, kernel_text, passed, restore, system_seed};
 use crate::commands::summary::counted;
 use crate::commands::winner::WinnerTable;
@@ -429,12 +429,12 @@ fn shortlist(objective: Objective, trials: &[Trial]) -> Vec<&Params> {
         };
         groups.entry(group).or_default().push(trial);
     }
-    let aim = Aim::after(objective, trials);
+    let scores = ObjectiveScore::after(objective, trials);
     let wanted = if objective == Objective::Dispatch { FINALISTS_EACH } else { FINALISTS };
     let mut best: Vec<&Params> = Vec::new();
     for mut group in groups.into_values() {
-        group.sort_by_key(|trial| aim.score(trial));
-        let scored = |trial: &Trial| aim.score(trial).time_s().unwrap_or(f64::INFINITY);
+        group.sort_by_key(|trial| scores.score(trial));
+        let scored = |trial: &Trial| scores.score(trial).time_s().unwrap_or(f64::INFINITY);
         let near_s = group.first().map_or(0.0, |trial| scored(trial) * NEAR_THE_BEST);
         let mut own: Vec<&Params> = Vec::new();
         for trial in group {

@@ -1,13 +1,12 @@
 //! What a search over several workloads makes small, as one number for each trial.
 //!
-//! Proposers compare trials by their [`score`], the geometric mean of the times. For another
-//! objective they are shown a *view* of the trial whose only time is the objective's value; what is
-//! stored is always the trial itself.
+//! By itself a trial has the [`score`] of the geometric mean of its times. Another objective gives it
+//! another one; proposers learn that, with the parameters, and what is stored is the trial itself.
 
 use std::collections::BTreeMap;
 
 use warpsmith_model::stats::median;
-use warpsmith_model::{Objective, Outcome, Trial};
+use warpsmith_model::{Objective, Trial};
 use warpsmith_search::{Score, score};
 
 /// A candidate that is this much slower than the best allows on one workload cannot have a better
@@ -16,7 +15,7 @@ const CANNOT_WIN: f64 = 1.1;
 
 /// An objective, with what it needs to know to judge trials of one kernel.
 #[derive(Clone, Debug)]
-pub struct Aim {
+pub struct ObjectiveScore {
     objective: Objective,
     /// The times that ratios are relative to, by workload: those of the first complete trial, which
     /// is the author's choice unless that failed. They stay, so that all ratios of a search are
@@ -24,17 +23,17 @@ pub struct Aim {
     reference_s: BTreeMap<String, f64>,
 }
 
-impl Aim {
-    /// Aims for an objective, with nothing measured yet.
+impl ObjectiveScore {
+    /// Scores by an objective, with nothing measured yet.
     pub fn new(objective: Objective) -> Self {
         Self { objective, reference_s: BTreeMap::new() }
     }
 
-    /// Aims for an objective after the trials of a search, in their order.
+    /// Scores by an objective after the trials of a search, in their order.
     pub fn after(objective: Objective, trials: &[Trial]) -> Self {
-        let mut aim = Self::new(objective);
-        trials.iter().for_each(|trial| aim.learn(trial));
-        aim
+        let mut scores = Self::new(objective);
+        trials.iter().for_each(|trial| scores.learn(trial));
+        scores
     }
 
     /// Takes note of a trial that others may be relative to.
@@ -53,19 +52,6 @@ impl Aim {
             Some(ratio) => Score::Complete { time_s: ratio },
             None => score(trial),
         }
-    }
-
-    /// Returns the trial as a proposer should see it.
-    pub fn view(&self, trial: &Trial) -> Trial {
-        let mut view = trial.clone();
-        if let (Some(ratio), Outcome::Passed { measurements }) =
-            (self.worst_ratio(trial), &mut view.outcome)
-        {
-            measurements.truncate(1);
-            measurements[0].samples_s = vec![ratio];
-            view.job.workloads = vec![measurements[0].workload.clone()];
-        }
-        view
     }
 
     /// Returns the times beyond which a candidate need not be measured on, by workload.
@@ -128,44 +114,32 @@ mod tests {
     #[test]
     fn the_worst_workload_decides_where_the_mean_would_decide_otherwise() {
         let trials = two();
-        let mean = Aim::after(Objective::Time, &trials);
+        let mean = ObjectiveScore::after(Objective::Time, &trials);
         assert!(mean.score(&trials[1]) < mean.score(&trials[0]));
-        let worst = Aim::after(Objective::Worst, &trials);
+        let worst = ObjectiveScore::after(Objective::Worst, &trials);
         assert!(worst.score(&trials[0]) < worst.score(&trials[1]));
         let ratio = worst.score(&trials[1]).time_s().expect("complete");
         assert!((ratio - 1.2).abs() < 1e-6, "{ratio}");
     }
 
     #[test]
-    fn a_proposer_is_shown_the_objective_and_nothing_else() {
-        let trials = two();
-        let worst = Aim::after(Objective::Worst, &trials);
-        for trial in &trials {
-            assert_eq!(score(&worst.view(trial)), worst.score(trial));
-            assert_eq!(worst.view(trial).job.candidate, trial.job.candidate);
-        }
-        let mean = Aim::after(Objective::Geomean, &trials);
-        assert_eq!(mean.view(&trials[1]), trials[1]);
-    }
-
-    #[test]
     fn who_cannot_win_is_not_measured_on_every_shape() {
         let author = trial(1, 1e-3, 4e-3, Conditions::default());
-        let aim = Aim::after(Objective::Worst, std::slice::from_ref(&author));
+        let scores = ObjectiveScore::after(Objective::Worst, std::slice::from_ref(&author));
         // 20 % slower on the first shape: nothing on the second can make up for that.
         let limits = |usual| Conditions {
-            incumbent_s: aim.incumbent(Some(&author)),
-            hopeless_ratio: aim.hopeless_ratio(usual),
+            incumbent_s: scores.incumbent(Some(&author)),
+            hopeless_ratio: scores.hopeless_ratio(usual),
             ..Conditions::default()
         };
         let slow = trial(2, 1.2e-3, 1e-3, limits(1.5));
         assert_eq!(slow.outcome.measurements().len(), 1, "{:?}", slow.outcome);
-        assert!(aim.score(&slow) > aim.score(&author));
+        assert!(scores.score(&slow) > scores.score(&author));
         let quick = trial(3, 0.9e-3, 3.9e-3, limits(1.5));
         assert_eq!(quick.outcome.measurements().len(), 2);
-        assert!(aim.score(&quick) < aim.score(&author));
+        assert!(scores.score(&quick) < scores.score(&author));
         // The mean can be made up for, so there only the hopeless are given up.
-        let mean = Aim::new(Objective::Time);
+        let mean = ObjectiveScore::new(Objective::Time);
         assert_eq!(mean.hopeless_ratio(1.5), 1.5);
     }
 }

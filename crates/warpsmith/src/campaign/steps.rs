@@ -9,15 +9,15 @@ use warpsmith_device::cuda;
 use warpsmith_gate::bind;
 use warpsmith_model::lab::{Kernel, Lab, TargetKind, Workload};
 use warpsmith_model::{
-    Answer, Ask, Candidate, ChainRecord, Environment, Fidelity, Finding, Objective, Origin,
-    PROGRESS, Params, Trial, Value, suggest, units,
+    Answer, Ask, Candidate, ChainRecord, Environment, Fidelity, Objective, Origin, PROGRESS,
+    Params, Trial, Value, suggest, units,
 };
 use warpsmith_search::{
     Evolution, Proposal, Proposer, Score, Space, Strategy, StrategyConfig, score, strategy,
 };
 
 use super::Campaign;
-use super::objective::{Aim, medians};
+use super::objective::{ObjectiveScore, medians};
 use super::until::Stop;
 use crate::output::{Progress, say};
 use crate::pool::Spent;
@@ -294,7 +294,7 @@ impl Campaign {
                 )?;
                 request.limits.incumbent_s = trials.incumbent();
                 request.limits.hopeless_ratio =
-                    trials.aim.hopeless_ratio(request.limits.hopeless_ratio);
+                    trials.objective.hopeless_ratio(request.limits.hopeless_ratio);
                 match self.known(kernel, &request)? {
                     Some(trial) => {
                         trials.push(trial, &mut *proposer);
@@ -513,7 +513,7 @@ struct SearchPlan<'a> {
 /// would take longer than to replay them.
 #[derive(Debug)]
 struct Trials {
-    aim: Aim,
+    objective: ObjectiveScore,
     all: Vec<Trial>,
     best: Option<(Score, usize)>,
     /// The last best that was progress, by what the objective makes small.
@@ -522,7 +522,12 @@ struct Trials {
 
 impl Trials {
     fn new(objective: Objective) -> Self {
-        Self { aim: Aim::new(objective), all: Vec::new(), best: None, progress: None }
+        Self {
+            objective: ObjectiveScore::new(objective),
+            all: Vec::new(),
+            best: None,
+            progress: None,
+        }
     }
 
     fn len(&self) -> usize {
@@ -534,11 +539,11 @@ impl Trials {
         self.progress.map_or(self.all.len(), |(_, idx)| self.all.len() - 1 - idx)
     }
 
-    /// Takes a trial and shows it to the proposer as the objective sees it.
+    /// Takes a trial and tells the proposer how good it is.
     fn push(&mut self, trial: Trial, proposer: &mut dyn Proposer) {
-        self.aim.learn(&trial);
-        proposer.observe(&Finding { trial: self.aim.view(&trial), blobs: Vec::new() });
-        let score = self.aim.score(&trial);
+        self.objective.learn(&trial);
+        let score = self.objective.score(&trial);
+        proposer.observe(&trial.job, score);
         let is_better = self.best.is_none_or(|(best, _)| score < best);
         if let Some(time_s) = score.time_s().filter(|_| is_better) {
             self.best = Some((score, self.all.len()));
@@ -554,12 +559,12 @@ impl Trials {
     }
 
     fn incumbent(&self) -> BTreeMap<String, f64> {
-        self.aim.incumbent(self.best())
+        self.objective.incumbent(self.best())
     }
 
     fn best_words(&self) -> String {
         let words = best_words(self.best());
-        match self.best().and_then(|best| self.aim.words(best)) {
+        match self.best().and_then(|best| self.objective.words(best)) {
             Some(worst) => format!("{words}, {worst}"),
             None => words,
         }
@@ -618,7 +623,7 @@ mod tests {
             Ok(Vec::new())
         }
 
-        fn observe(&mut self, _finding: &Finding) {}
+        fn observe(&mut self, _job: &warpsmith_model::Job, _score: Score) {}
     }
 
     #[test]

@@ -21,8 +21,8 @@ use anyhow::{Context, Result, bail};
 use warpsmith_model::lab::{Kernel, Lab, TargetKind};
 use warpsmith_model::{
     Blob, BlobId, CallAnswer, CallRecord, CandidateId, Ceilings, CounterSource, CrashCause,
-    DeviceInfo, EvolveSettings, FORMAT_VERSION, Fidelity, Finding, InsightFrom, Operator, Origin,
-    Outcome, Params, ProfileRecord, ReplyVerdict, Trial, TunableRecord, Usage,
+    DeviceInfo, EvolveSettings, FORMAT_VERSION, Fidelity, InsightFrom, Operator, Origin, Outcome,
+    Params, ProfileRecord, ReplyVerdict, Trial, TunableRecord, Usage,
 };
 use warpsmith_search::evolve::{
     Completion, Evolution, EvolutionConfig, LlmError, Member, Plan, Proposed, Rejected, Standing,
@@ -495,14 +495,14 @@ impl Attempt<'_> {
             evolution: Breeding::STANDARD,
         };
         let mut proposer = strategy(Strategy::Evolutionary, Arc::new(space), config)?;
-        proposer.observe(&Finding { trial: first.clone(), blobs: Vec::new() });
+        proposer.observe(&first.job, score(&first));
         let mut best = first;
         for _ in 0..self.start.settings.tune_trials {
             bench.stop_if_asked()?;
             let Some(proposal) = proposer.propose(1)?.pop() else { break };
             let trial = bench.evaluate(kernel, &proposal.params, self.origin())?.trial;
             tally.tuning_trials += 1;
-            proposer.observe(&Finding { trial: trial.clone(), blobs: Vec::new() });
+            proposer.observe(&trial.job, score(&trial));
             if score(&trial) < score(&best) {
                 best = trial;
             }

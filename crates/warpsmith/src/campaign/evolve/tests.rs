@@ -9,8 +9,9 @@ use warpsmith_evidence::{Store, derive};
 use warpsmith_model::lab::{LabFiles, scaffold};
 use warpsmith_model::{
     BlobId, Candidate, CandidateId, DeviceInfo, Environment, ErrorSize, EvolutionMode,
-    EvolutionStart, Guard, Isolation, Job, LabRecord, Measurement, ModelChoice, ModelPolicy,
-    Models, Outcome, Rejection, RunId, RunRecord, RunStatus, StopReason, TrialId, Value, Verdict,
+    EvolutionStart, Finding, Guard, Isolation, Job, LabRecord, Measurement, ModelChoice,
+    ModelPolicy, Models, Outcome, Rejection, RunId, RunRecord, RunStatus, StopReason, TrialId,
+    Value, Verdict,
 };
 use warpsmith_search::evolve::task;
 
