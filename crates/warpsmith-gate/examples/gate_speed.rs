@@ -15,7 +15,7 @@ use std::time::Instant;
 use warpsmith_device::cpu::{Cpu, CpuConfig, RUNNER_ARGUMENT, runner_main};
 use warpsmith_device::processor_s;
 use warpsmith_device::target::TensorPlan;
-use warpsmith_gate::check::{Budget, Coverage, Expected, Values, compare};
+use warpsmith_gate::check::{Coverage, ErrorBudget, Expected, Values, compare};
 use warpsmith_gate::corpus::{Corpus, CorpusOptions};
 use warpsmith_gate::{ceilings, evaluate, inputs};
 use warpsmith_model::lab::{Distribution, LabFiles, Role, Tolerance};
@@ -153,7 +153,7 @@ fn generation_and_judgement() {
         let values = Values::from_bytes(dtype, &contents);
         let expected = Expected::new(&plan, values, 0.0).expect("finite");
         let tolerance = Tolerance { element_eps: 4.0, norm_eps: 2.0 };
-        let budget = Budget::new(&tolerance, 1.0, dtype);
+        let budget = ErrorBudget::new(&tolerance, 1.0, dtype);
         let (judged, judged_s) = timed(|| compare(&contents, &expected, &budget, &Coverage::Whole));
         judged.expect("equal");
         println!(

@@ -85,7 +85,7 @@ fn count(
     seed: u64,
 ) -> Result<Coverage, GateError> {
     let io = |error: io::Error| failed(kernel, &format!("{}: {error}", folder.display()));
-    let mut lines: BTreeMap<(String, u64), Line> = BTreeMap::new();
+    let mut lines: BTreeMap<(String, u64), CoveredLine> = BTreeMap::new();
     let mut units: Vec<(Unit, PathBuf)> = Vec::new();
     let mut n_shapes = 0;
     for (idx, shape) in shapes(lab, seed)?.iter().enumerate() {
@@ -309,7 +309,7 @@ fn c_type(argument: Argument) -> &'static str {
 
 /// What the counters say of a line, over all builds of the source.
 #[derive(Debug, Default)]
-struct Line {
+struct CoveredLine {
     function: String,
     text: String,
     runs: u64,
@@ -347,7 +347,7 @@ fn read(
     kernel: &Kernel,
     json: &str,
     unit: &Unit,
-    lines: &mut BTreeMap<(String, u64), Line>,
+    lines: &mut BTreeMap<(String, u64), CoveredLine>,
 ) -> Result<(), GateError> {
     let report: Report = serde_json::from_str(json)
         .map_err(|error| failed(kernel, &format!("`gcov` said what is not understood: {error}")))?;
@@ -374,7 +374,7 @@ fn read(
     Ok(())
 }
 
-fn untaken(lines: BTreeMap<(String, u64), Line>) -> Vec<Untaken> {
+fn untaken(lines: BTreeMap<(String, u64), CoveredLine>) -> Vec<Untaken> {
     let mut found = Vec::new();
     for ((file, number), line) in lines {
         let missed = |counts: &Vec<u64>| counts.iter().filter(|count| **count == 0).count();
@@ -384,7 +384,7 @@ fn untaken(lines: BTreeMap<(String, u64), Line>) -> Vec<Untaken> {
             (_, Some((missed, ways))) if missed > 0 => Some((missed, ways)),
             _ => continue,
         };
-        let Line { function, text, .. } = line;
+        let CoveredLine { function, text, .. } = line;
         found.push(Untaken { file, line: number, function, branches, text });
     }
     found

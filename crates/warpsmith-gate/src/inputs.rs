@@ -89,7 +89,7 @@ fn draw_block(
             if *std > 0.0 {
                 normals(key, block_idx, &mut units);
             }
-            let place = Place::of(plan, *axis);
+            let place = AxisPosition::of(plan, *axis);
             let size = plan.dtype.size();
             for (idx, at) in out[..count * size].chunks_exact_mut(size).enumerate() {
                 let offset = begin + (last - begin) * place.along(first + idx);
@@ -101,12 +101,12 @@ fn draw_block(
 }
 
 /// Where an element lies along an axis.
-struct Place {
+struct AxisPosition {
     stride: usize,
     extent: usize,
 }
 
-impl Place {
+impl AxisPosition {
     fn of(plan: &TensorPlan, axis: i32) -> Self {
         let from_last = (axis.unsigned_abs() as usize).clamp(1, plan.shape.len().max(1));
         let mut inner = plan.shape.iter().rev();

@@ -17,7 +17,7 @@ use warpsmith_model::{
     Job, LabId, Measurement, Outcome, StopReason, Trial, TrialId,
 };
 use warpsmith_search::{
-    Evolution, Proposal, Space, SpaceSpec, Strategy, StrategyConfig, score, strategy,
+    EvolutionarySettings, Proposal, Space, SpaceSpec, Strategy, StrategyConfig, score, strategy,
 };
 
 const PROPOSALS: u32 = 200;
@@ -48,7 +48,7 @@ fn costs_ms(space: &Arc<Space>, kind: Strategy) -> Result<Vec<f64>, Box<dyn Erro
         fidelity: Fidelity::Rank,
         seeds: Vec::new(),
         expand: Vec::new(),
-        evolution: Evolution::STANDARD,
+        evolution: EvolutionarySettings::STANDARD,
     };
     let mut proposer = strategy(kind, Arc::clone(space), config)?;
     let mut each_ms = Vec::new();

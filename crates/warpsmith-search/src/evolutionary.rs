@@ -15,7 +15,7 @@ use crate::{Proposal, ProposeError, Proposer, Score, Strategy};
 
 /// The settings of the evolutionary strategy.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Evolution {
+pub struct EvolutionarySettings {
     /// How many of the best configurations can become parents.
     pub population: usize,
     /// How many configurations are observed before breeding begins: the seeds and what they expand
@@ -33,7 +33,7 @@ pub struct Evolution {
     pub patience: usize,
 }
 
-impl Evolution {
+impl EvolutionarySettings {
     /// Settings that do well on recorded spaces, and not by a hair.
     ///
     /// Tried one at a time on four recorded spaces (convolution and dedispersion on an A100, GEMM
@@ -86,7 +86,7 @@ pub(crate) struct Evolutionary {
     history: History,
     opening: Opening,
     walk: Walk,
-    settings: Evolution,
+    settings: EvolutionarySettings,
     seed: u64,
     /// What was observed since the last restart, best first.
     ranked: Vec<Observed>,
@@ -105,7 +105,7 @@ impl Evolutionary {
         history: History,
         opening: Opening,
         walk: Walk,
-        settings: Evolution,
+        settings: EvolutionarySettings,
         seed: u64,
     ) -> Result<Self, ProposeError> {
         settings.validate()?;
@@ -239,7 +239,11 @@ mod tests {
     use crate::history::tests::{passed, trial};
     use crate::score;
 
-    fn evolutionary(values: &[i64], constraint: &str, settings: Evolution) -> Evolutionary {
+    fn evolutionary(
+        values: &[i64],
+        constraint: &str,
+        settings: EvolutionarySettings,
+    ) -> Evolutionary {
         let tunable = |name: &str| Tunable {
             name: name.to_string(),
             values: values.iter().copied().map(Value::Int).collect(),
@@ -260,7 +264,8 @@ mod tests {
     #[test]
     fn tunables_that_can_only_change_together_do() {
         // No value of A, B or C can change alone, so single mutations lead nowhere.
-        let settings = Evolution { warm_up: 1, injection: 0.0, ..Evolution::STANDARD };
+        let settings =
+            EvolutionarySettings { warm_up: 1, injection: 0.0, ..EvolutionarySettings::STANDARD };
         let mut proposer = evolutionary(&[1, 2, 3, 4, 5, 6], "A == B == C", settings);
         let mut proposed = 0;
         while let Some(proposal) = proposer.propose_one() {
@@ -272,7 +277,7 @@ mod tests {
 
     #[test]
     fn failures_are_never_parents() {
-        let settings = Evolution { warm_up: 2, ..Evolution::STANDARD };
+        let settings = EvolutionarySettings { warm_up: 2, ..EvolutionarySettings::STANDARD };
         let mut proposer = evolutionary(&[1, 2, 3], "A + B + C > 0", settings);
         for proposal in proposer.propose(5).expect("proposals") {
             let outcome = Outcome::TimedOut { workload: "a".to_string(), limit_s: 1.0 };
@@ -286,7 +291,8 @@ mod tests {
 
     #[test]
     fn a_search_that_stagnates_starts_again() {
-        let settings = Evolution { warm_up: 2, patience: 3, ..Evolution::STANDARD };
+        let settings =
+            EvolutionarySettings { warm_up: 2, patience: 3, ..EvolutionarySettings::STANDARD };
         let mut proposer = evolutionary(&[1, 2, 3], "A + B + C > 0", settings);
         for (time_s, left) in [(5.0, 1), (4.0, 2), (6.0, 3), (6.0, 4), (6.0, 0), (7.0, 1)] {
             let proposal = proposer.propose_one().expect("the space is larger");

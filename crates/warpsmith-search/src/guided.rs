@@ -41,7 +41,7 @@ const ELITES: usize = 5;
 const WANDERERS: usize = 200;
 
 /// Candidates that are random: enough to notice a region that models think well of.
-const STRANGERS: usize = 64;
+const RANDOM_PROSPECTS: usize = 64;
 
 /// Neighbours of a single configuration at most, drawn at random where there are more.
 const MAX_NEIGHBOURS: usize = 256;
@@ -83,13 +83,13 @@ pub(crate) struct Guided {
     observed: Vec<Observed>,
     /// Proposed, but not observed yet.
     pending: Vec<Point>,
-    plan: Plan,
+    plan: Shortlist,
     fitted: Fitted,
 }
 
 /// Candidates, the best first, for a number of observations.
 #[derive(Debug, Default)]
-struct Plan {
+struct Shortlist {
     observations: Option<usize>,
     candidates: Vec<u128>,
     /// By how much of the best time the first candidate is expected to be better.
@@ -104,10 +104,10 @@ struct Fitted {
     model: Model,
 }
 
-struct Candidate {
+struct Prospect {
     index: u128,
     levels: Vec<u8>,
-    is_stranger: bool,
+    is_random: bool,
 }
 
 impl Guided {
@@ -128,7 +128,7 @@ impl Guided {
             features,
             observed: Vec::new(),
             pending: Vec::new(),
-            plan: Plan::default(),
+            plan: Shortlist::default(),
             fitted: Fitted::default(),
         }
     }
@@ -243,7 +243,7 @@ impl Guided {
     }
 
     /// Ranks candidates by the first so many observations.
-    fn planned(&mut self, observations: usize) -> Plan {
+    fn planned(&mut self, observations: usize) -> Shortlist {
         let mut rng = Rng::derive(self.seed, &format!("plan {observations}"));
         if self.strategy != Strategy::Surrogate {
             self.catch_up(observations);
@@ -257,7 +257,7 @@ impl Guided {
         let space = Arc::clone(&self.history.space);
         let candidates = candidates(&space, &self.features, known, &mut rng);
         let Some(lesson) = Lesson::of(known) else {
-            return Plan { observations: Some(observations), ..Plan::default() };
+            return Shortlist { observations: Some(observations), ..Shortlist::default() };
         };
         let (best, deviation) = (lesson.best, lesson.deviation);
         let predictions = match model {
@@ -282,7 +282,7 @@ impl Guided {
             })
             .collect();
         ranked.sort_by(|(a, _), (b, _)| b.total_cmp(a));
-        Plan {
+        Shortlist {
             observations: Some(observations),
             outlook: ranked.first().map(|(worth, _)| worth.exp() * deviation),
             candidates: ranked.into_iter().map(|(_, index)| index).collect(),
@@ -293,7 +293,7 @@ impl Guided {
     fn gaussian_predictions(
         &self,
         lesson: Lesson<'_>,
-        candidates: &[Candidate],
+        candidates: &[Prospect],
     ) -> Vec<Option<Prediction>> {
         let expected = Scales::expected(&self.features);
         let scales = self.fitted.scales.as_ref().unwrap_or(&expected);
@@ -306,7 +306,7 @@ impl Guided {
         sorted.sort_by(f64::total_cmp);
         let limit = sorted.get(EXAMINED).copied().unwrap_or(f64::INFINITY);
         let examined = candidates.iter().zip(means).map(|(candidate, mean)| {
-            (candidate.is_stranger || mean <= limit).then(|| process.predict(&candidate.levels))
+            (candidate.is_random || mean <= limit).then(|| process.predict(&candidate.levels))
         });
         examined.collect()
     }
@@ -378,7 +378,7 @@ fn candidates(
     features: &Features,
     observed: &[Observed],
     rng: &mut Rng,
-) -> Vec<Candidate> {
+) -> Vec<Prospect> {
     let mut timed: Vec<(f64, u128)> =
         observed.iter().filter_map(|o| Some((o.log_time?, o.index))).collect();
     timed.sort_by(|a, b| a.0.total_cmp(&b.0));
@@ -386,10 +386,10 @@ fn candidates(
         timed.iter().take(ELITES).map(|(_, index)| space.point_at(*index)).collect();
     let mut seen: HashSet<u128> = observed.iter().map(|observed| observed.index).collect();
     let mut found = Vec::new();
-    let mut add = |index: u128, is_stranger: bool| {
+    let mut add = |index: u128, is_random: bool| {
         if seen.insert(index) {
             let levels = features.levels(&space.point_at(index));
-            found.push(Candidate { index, levels, is_stranger });
+            found.push(Prospect { index, levels, is_random });
         }
     };
     for elite in &elites {
@@ -411,7 +411,7 @@ fn candidates(
         }
         add(space.index_of_point(&point).expect("alternatives are valid"), false);
     }
-    for _ in 0..STRANGERS {
+    for _ in 0..RANDOM_PROSPECTS {
         let point = space.random_point(rng);
         add(space.index_of_point(&point).expect("random points are valid"), true);
     }
@@ -422,7 +422,7 @@ fn candidates(
 fn chances(
     features: &Features,
     observed: &[Observed],
-    candidates: &[Candidate],
+    candidates: &[Prospect],
     rng: &mut Rng,
 ) -> Vec<f64> {
     let runs: Vec<f64> =
@@ -433,7 +433,7 @@ fn chances(
     }
     let x: Vec<&[u8]> = observed.iter().map(|observed| observed.levels.as_slice()).collect();
     let forest = Forest::fit(features, &x, &runs, rng);
-    let chance = |candidate: &Candidate| {
+    let chance = |candidate: &Prospect| {
         let own = forest.predict(&candidate.levels).mean;
         (1.0 - CHANCE_AVERAGE) * own + CHANCE_AVERAGE * average
     };

@@ -16,7 +16,7 @@
 //! ```
 //! use std::sync::Arc;
 //! use warpsmith_model::{Expr, Fidelity, Value, lab::Tunable};
-//! use warpsmith_search::{Evolution, Space, Strategy, StrategyConfig, strategy};
+//! use warpsmith_search::{EvolutionarySettings, Space, Strategy, StrategyConfig, strategy};
 //!
 //! let tunable = |name: &str, values: &[i64]| Tunable {
 //!     name: name.to_string(),
@@ -34,7 +34,7 @@
 //!     fidelity: Fidelity::Rank,
 //!     seeds: Vec::new(),
 //!     expand: Vec::new(),
-//!     evolution: Evolution::STANDARD,
+//!     evolution: EvolutionarySettings::STANDARD,
 //! };
 //! let mut proposer = strategy(Strategy::Random, Arc::new(space), config).expect("settings");
 //! assert_eq!(proposer.propose(100).expect("random never fails").len(), 5);
@@ -58,7 +58,7 @@ mod walk;
 
 use warpsmith_model::{Job, Origin, Params};
 
-pub use evolutionary::Evolution;
+pub use evolutionary::EvolutionarySettings;
 pub use recorded::Recorded;
 pub use score::{Score, score};
 pub use space::{Neighbourhood, Space, SpaceError};

@@ -1,7 +1,7 @@
 //! Judging strategies on recorded spaces.
 //!
 //! [`replay`] lets a strategy search a [`Recorded`] space and notes the best time after each
-//! evaluation. [`Summary::of`] condenses many replays, [`random_exact`] is what random search reaches,
+//! evaluation. [`QualitySummary::of`] condenses many replays, [`random_exact`] is what random search reaches,
 //! in closed form, and [`Methodology`] scores a search over its whole course.
 //!
 //! An evaluation is the first visit to a configuration, whether it succeeded or failed. Quality is
@@ -91,11 +91,11 @@ pub fn quality(recorded: &Recorded, best_ms: f64) -> f64 {
 ///
 /// The i-th best (from 0) of n configurations is the best of the k drawn with probability
 /// `C(n - i - 1, k - 1) / C(n, k)`.
-pub fn random_exact(recorded: &Recorded, k: usize) -> Summary {
+pub fn random_exact(recorded: &Recorded, k: usize) -> QualitySummary {
     let n = recorded.entries().len();
     let k = k.min(n);
     let mut probability = k as f64 / n as f64;
-    let mut summary = Summary { mean: 0.0, sem: 0.0, median: 0.0, p10: 0.0, worst: 0.0 };
+    let mut summary = QualitySummary { mean: 0.0, sem: 0.0, median: 0.0, p10: 0.0, worst: 0.0 };
     // The chance that the best drawn is this good or better.
     let mut reached = 0.0;
     for (i, time_ms) in recorded.sorted_times_ms().iter().enumerate() {
@@ -124,7 +124,7 @@ pub fn random_exact(recorded: &Recorded, k: usize) -> Summary {
 
 /// What many repeats of a search reached.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Summary {
+pub struct QualitySummary {
     /// The mean quality.
     pub mean: f64,
     /// The standard error of the mean; 0 for a single repeat.
@@ -137,7 +137,7 @@ pub struct Summary {
     pub worst: f64,
 }
 
-impl Summary {
+impl QualitySummary {
     /// Summarises qualities; none when there are none.
     pub fn of(qualities: &[f64]) -> Option<Self> {
         let n = qualities.len() as f64;

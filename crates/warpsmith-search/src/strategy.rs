@@ -6,7 +6,7 @@ use std::sync::Arc;
 use warpsmith_model::{Fidelity, Origin};
 
 use crate::climb::Climber;
-use crate::evolutionary::{Evolution, Evolutionary};
+use crate::evolutionary::{Evolutionary, EvolutionarySettings};
 use crate::guided::Guided;
 use crate::history::History;
 use crate::walk::{Opening, Walk, Walker};
@@ -97,7 +97,7 @@ pub struct StrategyConfig {
     /// breeds.
     pub expand: Vec<String>,
     /// The settings of the evolutionary strategy.
-    pub evolution: Evolution,
+    pub evolution: EvolutionarySettings,
 }
 
 /// Makes a proposer.

@@ -5,7 +5,7 @@
     reason = "a binary has no outside; `pub` says what a module offers to its siblings"
 )]
 
-mod ahead;
+mod background_compiler;
 mod campaign;
 mod commands;
 mod damage;

@@ -4,7 +4,7 @@
 //! parallel and fill the artifact cache; one worker process measures. On the CPU target the
 //! compilers would disturb the measurement, so a whole batch is compiled before the first of it is
 //! measured; a lock keeps the compilers of the user's other campaigns away too. A GPU is not
-//! disturbed by compilers: there they run [`Ahead`] of the measurement, all the time.
+//! disturbed by compilers: there a [`BackgroundCompiler`] is at work all the time.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::ops::RangeInclusive;
@@ -30,7 +30,7 @@ use warpsmith_model::{
     SANITIZER_NOTE, Trial, TrialId, compiler_notes,
 };
 
-use crate::ahead::{Ahead, Failure};
+use crate::background_compiler::{BackgroundCompiler, CompileFailure};
 use crate::campaign::Interrupted;
 use crate::interrupt::Interrupt;
 use crate::output::say;
@@ -48,13 +48,13 @@ pub struct Pool {
     queue: VecDeque<Queued>,
     twins: HashMap<BlobId, Trial>,
     /// Compilers that run beside the measurement; none where they would disturb it.
-    ahead: Option<Ahead>,
-    spent: Spent,
+    ahead: Option<BackgroundCompiler>,
+    spent: TimeSpent,
 }
 
 /// Where a pool's time went.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Spent {
+pub struct TimeSpent {
     /// While the worker answered.
     pub measuring: Duration,
     /// While there was nothing to do but wait for compilers.
@@ -67,7 +67,7 @@ struct Queued {
     kernel: Kernel,
     compiled: bool,
     /// Why one of its units could not be compiled.
-    failure: Option<Failure>,
+    failure: Option<CompileFailure>,
     /// Its units, as the compilers ahead count them.
     tickets: Option<RangeInclusive<u64>>,
 }
@@ -85,9 +85,9 @@ impl Pool {
             twins: HashMap::new(),
             ahead: device.cuda.is_some().then(|| {
                 let artifacts = project.artifacts();
-                Ahead::new(move |unit| compile_unit(&artifacts, unit).map(drop))
+                BackgroundCompiler::new(move |unit| compile_unit(&artifacts, unit).map(drop))
             }),
-            spent: Spent::default(),
+            spent: TimeSpent::default(),
         }
     }
 
@@ -194,8 +194,8 @@ impl Pool {
         let started = Instant::now();
         let known = match queued.failure {
             None => self.twin_of(lab, &queued),
-            Some(Failure::TimedOut { limit_s }) => Some(self.timed_out(&queued, limit_s)),
-            Some(Failure::Other) => None,
+            Some(CompileFailure::TimedOut { limit_s }) => Some(self.timed_out(&queued, limit_s)),
+            Some(CompileFailure::Other) => None,
         };
         let finding = match known {
             Some(finding) => finding,
@@ -212,7 +212,7 @@ impl Pool {
     }
 
     /// Says where the time has gone since this was last asked.
-    pub fn take_spent(&mut self) -> Spent {
+    pub fn take_spent(&mut self) -> TimeSpent {
         std::mem::take(&mut self.spent)
     }
 
@@ -339,7 +339,7 @@ impl Pool {
             let _missing_compiler = expect_many(&artifacts, &units[0]);
         }
         let waiting = Mutex::new(units.into_iter());
-        let failed: Mutex<Vec<(Unit, Failure)>> = Mutex::new(Vec::new());
+        let failed: Mutex<Vec<(Unit, CompileFailure)>> = Mutex::new(Vec::new());
         std::thread::scope(|scope| {
             for _ in 0..processors() {
                 scope.spawn(|| {
@@ -348,7 +348,7 @@ impl Pool {
                         let Some(unit) = unit else { break };
                         if let Err(fault) = compile_unit(&artifacts, &unit) {
                             let mut failed = failed.lock().unwrap_or_else(PoisonError::into_inner);
-                            failed.push((unit, Failure::from(&fault)));
+                            failed.push((unit, CompileFailure::from(&fault)));
                         }
                     }
                 });

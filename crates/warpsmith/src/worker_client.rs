@@ -101,11 +101,11 @@ impl Worker {
                 Ok(Answer::Failed { message, lab_refused: false }) => bail!("{message}"),
                 Ok(answer) => return Ok(answer),
                 Err(error) if error.is::<Interrupted>() => {
-                    self.bury();
+                    self.reap();
                     return Err(error);
                 }
                 Err(loss) => {
-                    let how = self.bury();
+                    let how = self.reap();
                     if self.interrupt.asked_at_once() {
                         return Err(Interrupted.into());
                     }
@@ -161,9 +161,9 @@ impl Worker {
         }
     }
 
-    fn bury(&mut self) -> Burial {
+    fn reap(&mut self) -> WorkerExit {
         let Some(mut process) = self.process.take() else {
-            return Burial { status: "not running".to_string(), is_from_outside: false };
+            return WorkerExit { status: "not running".to_string(), is_from_outside: false };
         };
         // Whoever closed its answers is about to be dead, and says by itself how it died.
         const MOMENT: Duration = Duration::from_millis(500);
@@ -176,18 +176,18 @@ impl Worker {
         }
         if let Ok(Some(status)) = by_itself {
             let is_from_outside = status.signal().is_some_and(is_foreign);
-            return Burial { status: status.to_string(), is_from_outside };
+            return WorkerExit { status: status.to_string(), is_from_outside };
         }
         // It may have died just now.
         let _may_be_dead = process.child.kill();
         let status = process.child.wait();
         let status = status.map_or_else(|error| error.to_string(), |status| status.to_string());
-        Burial { status, is_from_outside: false }
+        WorkerExit { status, is_from_outside: false }
     }
 }
 
 /// How a worker ended.
-struct Burial {
+struct WorkerExit {
     status: String,
     /// Whether somebody else killed it.
     is_from_outside: bool,
@@ -195,7 +195,7 @@ struct Burial {
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        self.bury();
+        self.reap();
     }
 }
 

@@ -17,7 +17,7 @@ use std::time::Instant;
 use warpsmith_model::lab::{Role, ScalarType};
 use warpsmith_model::{BlobId, CrashCause, DType, Hasher};
 
-use super::prelude::{Place, Prelude};
+use super::prelude::{CachedPrelude, Prelude};
 use super::{artifacts, info, toolchain};
 use crate::target::{Argument, Artifact, Fault, Unit};
 
@@ -68,7 +68,7 @@ pub fn compile_unit(cache_dir: &Path, unit: &Unit) -> Result<Artifact, Fault> {
     if let Some(artifact) = artifacts::look_up(cache_dir, &key) {
         return Ok(artifact);
     }
-    let place = Place::of(cache_dir, unit, &tool);
+    let place = CachedPrelude::of(cache_dir, unit, &tool);
     let prelude = place.as_ref().and_then(|place| place.prelude(unit));
     let build = |prelude: Option<&Prelude>| build(cache_dir, unit, &tool, &wrapper, prelude);
     let plainly = || -> Result<Built, Fault> {
@@ -83,7 +83,7 @@ pub fn compile_unit(cache_dir: &Path, unit: &Unit) -> Result<Artifact, Fault> {
             built => built,
         }
     };
-    let is_maker = prelude.is_none() && place.as_ref().is_some_and(Place::is_time);
+    let is_maker = prelude.is_none() && place.as_ref().is_some_and(CachedPrelude::is_time);
     let built = match place.filter(|_| is_maker) {
         None => plainly(),
         Some(place) => std::thread::scope(|scope| {
@@ -119,7 +119,7 @@ pub fn compile_unit(cache_dir: &Path, unit: &Unit) -> Result<Artifact, Fault> {
 /// prepared with the first of them.
 pub fn expect_many(cache_dir: &Path, unit: &Unit) -> Result<(), Fault> {
     let tool = toolchain::find(&unit.compiler)?;
-    if let Some(place) = Place::of(cache_dir, unit, &tool) {
+    if let Some(place) = CachedPrelude::of(cache_dir, unit, &tool) {
         place.expect_many();
     }
     Ok(())

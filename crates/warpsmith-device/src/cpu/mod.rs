@@ -75,7 +75,7 @@ use idle::{Idle, SharedIdle};
 use inputs::{InputShelf, Inputs};
 use layout::{Owner, Region};
 use outputs::{Outputs, Shelf};
-use plan::{Hello, OverlayPlan, Plan, ProgramPlan, Source};
+use plan::{Hello, OverlayPlan, ProgramPlan, RunnerPlan, Source};
 use pulse::Pulse;
 use session::{CpuSession, Parts, StartedRunner, start_runner};
 
@@ -460,7 +460,7 @@ fn session_plan(
     arena: &layout::Arena,
     n_slots: usize,
     cpus: &[usize],
-) -> Plan {
+) -> RunnerPlan {
     let mut tensors = vec![Vec::new(); n_slots];
     let (mut scratch, mut stacks, mut overlays) = (Vec::new(), Vec::new(), Vec::new());
     for region in &arena.regions {
@@ -498,7 +498,7 @@ fn session_plan(
             .map(|launch| (launch.entry, launch.blocks, launch.chunk))
             .collect(),
     });
-    Plan {
+    RunnerPlan {
         worker: std::process::id(),
         cpus: cpus.to_vec(),
         control_words: CONTROL_WORDS,
@@ -516,7 +516,7 @@ fn probe(config: &CpuConfig, cpus: &[usize]) -> Result<Hello, Fault> {
     let mut runner =
         start_runner(config.runner_exe.as_deref()).map_err(broken("starting a runner"))?;
     let (control_file, page) = ControlPage::create(0).map_err(&probing)?;
-    let plan = Plan {
+    let plan = RunnerPlan {
         worker: std::process::id(),
         cpus: cpus.to_vec(),
         control_words: 0,

@@ -9,7 +9,7 @@ use super::elf::Deferred;
 /// Everything that a runner needs to know. Open files follow: the control page, then (with a
 /// program) the artifact, the outputs with scratch, and the inputs.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Plan {
+pub(crate) struct RunnerPlan {
     /// The process that must be alive for the runner to go on.
     pub(crate) worker: u32,
     /// One thread per processor, pinned to it.

@@ -67,13 +67,13 @@ enum Known {
 
 /// An opening in a cache, by the hash of everything that its prelude depends on but the headers.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) struct Place {
+pub(super) struct CachedPrelude {
     cache_dir: PathBuf,
     key: BlobId,
     opening: String,
 }
 
-impl Place {
+impl CachedPrelude {
     /// Returns the place of a unit's prelude; none for a unit that cannot have one.
     pub(super) fn of(cache_dir: &Path, unit: &Unit, tool: &toolchain::Tool) -> Option<Self> {
         let opening = opening(unit)?;
@@ -253,7 +253,7 @@ impl Prelude {
     }
 }
 
-fn known() -> MutexGuard<'static, HashMap<Place, Known>> {
-    static KNOWN: LazyLock<Mutex<HashMap<Place, Known>>> = LazyLock::new(Mutex::default);
+fn known() -> MutexGuard<'static, HashMap<CachedPrelude, Known>> {
+    static KNOWN: LazyLock<Mutex<HashMap<CachedPrelude, Known>>> = LazyLock::new(Mutex::default);
     KNOWN.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -30,7 +30,7 @@ use super::idle::SharedIdle;
 use super::info;
 use super::inputs::Inputs;
 use super::outputs::Outputs;
-use super::plan::{Hello, Plan};
+use super::plan::{Hello, RunnerPlan};
 use super::poison::{self, Poison};
 use super::runner::RUNNER_ARGUMENT;
 use super::waiting::Waiting;
@@ -83,7 +83,7 @@ impl StartedRunner {
     /// Tells the runner what to do and hears what it says of itself, before a candidate is loaded.
     pub(crate) fn instruct(
         &mut self,
-        plan: &Plan,
+        plan: &RunnerPlan,
         files: &[BorrowedFd<'_>],
         deadline: Duration,
     ) -> io::Result<Hello> {

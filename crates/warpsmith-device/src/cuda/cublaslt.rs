@@ -33,7 +33,7 @@ struct Algorithm([u64; 8]);
 /// `cublasLtMatmulHeuristicResult_t`: an algorithm that the library proposes.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Proposal {
+pub(super) struct LibraryAlgorithm {
     algorithm: Algorithm,
     workspace_bytes: usize,
     state: Status,
@@ -100,7 +100,7 @@ functions! {
     preference_destroy = b"cublasLtMatmulPreferenceDestroy":
         unsafe extern "C" fn(Preference) -> Status;
     propose = b"cublasLtMatmulAlgoGetHeuristic": unsafe extern "C" fn(
-        Handle, Description, Layout, Layout, Layout, Layout, Preference, c_int, *mut Proposal, *mut c_int,
+        Handle, Description, Layout, Layout, Layout, Layout, Preference, c_int, *mut LibraryAlgorithm, *mut c_int,
     ) -> Status;
     config = b"cublasLtMatmulAlgoConfigGetAttribute":
         unsafe extern "C" fn(*const Algorithm, c_int, *mut c_void, usize, *mut usize) -> Status;
@@ -204,7 +204,7 @@ pub(super) struct Product {
     library: Rc<Library>,
     descriptors: Descriptors,
     workspace: Buffer,
-    chosen: Proposal,
+    chosen: LibraryAlgorithm,
 }
 
 impl Product {
@@ -214,7 +214,7 @@ impl Product {
         library: Rc<Library>,
         gemm: &GemmWire,
         workspace_bytes: usize,
-    ) -> Result<(Self, Vec<Proposal>), DriverError> {
+    ) -> Result<(Self, Vec<LibraryAlgorithm>), DriverError> {
         let descriptors = Descriptors::new(Rc::clone(&library), gemm, workspace_bytes)?;
         let proposals = descriptors.proposals()?;
         let Some(chosen) = proposals.first().copied() else {
@@ -230,7 +230,7 @@ impl Product {
     }
 
     /// Takes another algorithm.
-    pub(super) fn choose(&mut self, proposal: Proposal) {
+    pub(super) fn choose(&mut self, proposal: LibraryAlgorithm) {
         self.chosen = proposal;
     }
 
@@ -356,8 +356,8 @@ impl Descriptors {
         Ok(it)
     }
 
-    fn proposals(&self) -> Result<Vec<Proposal>, DriverError> {
-        let empty = Proposal {
+    fn proposals(&self) -> Result<Vec<LibraryAlgorithm>, DriverError> {
+        let empty = LibraryAlgorithm {
             algorithm: Algorithm([0; 8]),
             workspace_bytes: 0,
             state: 0,

@@ -3,38 +3,38 @@
 use cudarc::driver::sys::CUresult;
 
 use super::driver::{self, DriverError};
-use super::wire::{Failure, FailureKind};
+use super::wire::{FailureKind, ServerFailure};
 
-impl From<DriverError> for Failure {
+impl From<DriverError> for ServerFailure {
     fn from(error: DriverError) -> Self {
         failure(error)
     }
 }
 
-pub(super) fn no_session() -> Failure {
-    Failure { kind: FailureKind::Broken, message: "there is no session".to_string() }
+pub(super) fn no_session() -> ServerFailure {
+    ServerFailure { kind: FailureKind::Broken, message: "there is no session".to_string() }
 }
 
-pub(super) fn no_window() -> Failure {
+pub(super) fn no_window() -> ServerFailure {
     let message = "there is no shared memory for these outputs".to_string();
-    Failure { kind: FailureKind::Broken, message }
+    ServerFailure { kind: FailureKind::Broken, message }
 }
 
-pub(super) fn no_case() -> Failure {
-    Failure { kind: FailureKind::Broken, message: "there is no such case".to_string() }
+pub(super) fn no_case() -> ServerFailure {
+    ServerFailure { kind: FailureKind::Broken, message: "there is no such case".to_string() }
 }
 
 /// How much scratch memory a kernel wants is its own affair, unlike the inputs and outputs of a workload.
-pub(super) fn scratch_failure(error: DriverError, bytes: u64) -> Failure {
+pub(super) fn scratch_failure(error: DriverError, bytes: u64) -> ServerFailure {
     // More than addresses can name is no amount of memory at all.
     let is_no_amount = error.code == CUresult::CUDA_ERROR_INVALID_VALUE;
-    let Failure { kind, message } = failure(error);
+    let ServerFailure { kind, message } = failure(error);
     match kind {
         kind if kind == FailureKind::OutOfMemory || is_no_amount => {
             let message = format!("{bytes} bytes of scratch memory are not to be had: {message}");
-            Failure { kind: FailureKind::Refused, message }
+            ServerFailure { kind: FailureKind::Refused, message }
         }
-        kind => Failure { kind, message },
+        kind => ServerFailure { kind, message },
     }
 }
 
@@ -44,7 +44,7 @@ pub(super) fn memory_failure(
     error: DriverError,
     scratch_bytes: u64,
     fits_without: impl FnOnce() -> bool,
-) -> Failure {
+) -> ServerFailure {
     let failure = failure(error.clone());
     match failure.kind {
         FailureKind::OutOfMemory if scratch_bytes > 0 && fits_without() => {
@@ -55,7 +55,7 @@ pub(super) fn memory_failure(
 }
 
 /// Tells what a failed call means for the candidate.
-pub(super) fn failure(error: DriverError) -> Failure {
+pub(super) fn failure(error: DriverError) -> ServerFailure {
     use CUresult as code;
     let kind = match error.code {
         // A module whose variables, or a kernel whose stack, the device cannot hold is the candidate's
@@ -92,13 +92,13 @@ pub(super) fn failure(error: DriverError) -> Failure {
         _ if driver::is_about_a_kernel(error.doing) => FailureKind::Refused,
         _ => FailureKind::Broken,
     };
-    Failure { kind, message: error.to_string() }
+    ServerFailure { kind, message: error.to_string() }
 }
 
 /// The same in a process in which no candidate has run: a fault there is ours.
-pub(super) fn before_any_launch(failure: Failure) -> Failure {
+pub(super) fn before_any_launch(failure: ServerFailure) -> ServerFailure {
     match failure.kind {
-        FailureKind::Faulted => Failure { kind: FailureKind::Broken, ..failure },
+        FailureKind::Faulted => ServerFailure { kind: FailureKind::Broken, ..failure },
         _ => failure,
     }
 }

@@ -58,7 +58,7 @@ use crate::target::{
 };
 use crate::trace;
 use process::{DeviceProcess, Windows};
-use remote::{ChangedInputs, CudaSession, Inputs, Place};
+use remote::{ChangedInputs, CudaSession, Inputs, SessionHost};
 use wire::{Ask, Floor, GemmWire, LaunchWire, MapWire, Reply, ScalarWire, SessionPlan, TensorWire};
 
 /// Describes a device of an architecture that is not at hand, for compiling: its names are known, its
@@ -325,7 +325,7 @@ impl Cuda {
         let mut changed = self.changed.lock().unwrap_or_else(PoisonError::into_inner);
         changed.retain(|case, _| !cases.contains(&CaseId(*case)));
         drop(changed);
-        let place = Place {
+        let place = SessionHost {
             device,
             session,
             deadline,

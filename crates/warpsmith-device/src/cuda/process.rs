@@ -473,7 +473,7 @@ mod tests {
     fn whoever_lacks_room_waits_for_those_that_were_killed() {
         let failed = |kind, message: &str| {
             let message = message.to_string();
-            Ok(Reply::Failed(super::super::wire::Failure { kind, message }))
+            Ok(Reply::Failed(super::super::wire::ServerFailure { kind, message }))
         };
         let full = "allocating: out of memory (CUDA_ERROR_OUT_OF_MEMORY)";
         let stage = Ask::Stage { case: 0, sizes: Vec::new() };

@@ -21,7 +21,7 @@ use crate::trace;
 pub(super) type ChangedInputs = Arc<Mutex<BTreeMap<usize, usize>>>;
 
 /// Where a session is opened.
-pub(super) struct Place {
+pub(super) struct SessionHost {
     pub(super) device: Arc<Mutex<DeviceProcess>>,
     pub(super) session: u64,
     pub(super) deadline: Duration,
@@ -69,7 +69,7 @@ impl Inputs {
 
 /// A session in a device process.
 pub(super) struct CudaSession {
-    place: Place,
+    place: SessionHost,
     /// The process that has it.
     number: u64,
     /// By slot.
@@ -95,7 +95,11 @@ pub(super) struct CudaSession {
 }
 
 impl CudaSession {
-    pub(super) fn open(place: Place, program: &Program, cases: &[CaseId]) -> Result<Self, Fault> {
+    pub(super) fn open(
+        place: SessionHost,
+        program: &Program,
+        cases: &[CaseId],
+    ) -> Result<Self, Fault> {
         let _step = trace::step("opening a session on the device");
         let module = match program.gemm {
             None => module_of(program)?,
@@ -315,7 +319,7 @@ mod tests {
 
     /// A session whose process never was.
     fn session(slots: usize) -> CudaSession {
-        let place = Place {
+        let place = SessionHost {
             device: Arc::new(Mutex::new(DeviceProcess::new(None, &[]))),
             session: 0,
             deadline: PATIENCE,

@@ -396,7 +396,10 @@ fn words(headline: &str, details: &[&str]) -> String {
     let severities = ["Error: ", "ERROR: ", "Warning: ", "WARNING: "];
     let bare = severities.iter().find_map(|severity| headline.strip_prefix(severity));
     let mut words = lower_first(bare.unwrap_or(headline).trim_end_matches(" :"));
-    let place = details.iter().find_map(|line| line.trim().strip_prefix("at ")).map(Place::parse);
+    let place = details
+        .iter()
+        .find_map(|line| line.trim().strip_prefix("at "))
+        .map(InstructionLocation::parse);
     if let Some(place) = place {
         words.push_str(&format!(" at {}", place.spot()));
         if place.line.is_some() {
@@ -416,11 +419,11 @@ fn words(headline: &str, details: &[&str]) -> String {
 /// Accesses are lines like `Write access at rows+0x90 in rows.cu:12`, the first on the headline itself.
 fn race_words(first: &str, details: &[&str]) -> String {
     let further = details.iter().filter_map(|line| line.trim().strip_prefix("and "));
-    let accesses: Vec<(String, Place)> = std::iter::once(first)
+    let accesses: Vec<(String, InstructionLocation)> = std::iter::once(first)
         .chain(further)
         .filter_map(|access| {
             let (kind, place) = access.split_once(" access at ")?;
-            Some((kind.to_lowercase(), Place::parse(place)))
+            Some((kind.to_lowercase(), InstructionLocation::parse(place)))
         })
         .collect();
     let spots: Vec<String> =
@@ -433,7 +436,7 @@ fn race_words(first: &str, details: &[&str]) -> String {
 }
 
 /// Where an instruction is.
-struct Place {
+struct InstructionLocation {
     function: String,
     /// Bytes into the function (`0x90`).
     offset: Option<String>,
@@ -441,7 +444,7 @@ struct Place {
     line: Option<String>,
 }
 
-impl Place {
+impl InstructionLocation {
     /// Reads `rows(const float *)+0x90 in rows.cu:12 [4 hazards]`; all but the name may be missing.
     fn parse(text: &str) -> Self {
         let text = text.split(" [").next().unwrap_or(text).trim();

@@ -15,16 +15,18 @@ use std::rc::Rc;
 use warpsmith_model::rng::Rng;
 use warpsmith_model::{DeviceState, stats};
 
-use super::cublaslt::{Library, Product, Proposal};
+use super::cublaslt::{Library, LibraryAlgorithm, Product};
 use super::driver::{self, Buffer, Context};
 use super::failure::{before_any_launch, failure, no_session, no_window, scratch_failure};
 use super::mapped;
 use super::monitor::Monitor;
 use super::ranges::Ranges;
-use super::session::{Session, Work, load_kernel};
+use super::session::{ServedSession, Work, load_kernel};
 use super::stamps::Stamps;
 use super::vault::Vault;
-use super::wire::{self, Ask, Clock, Failure, FailureKind, Floor, GemmWire, Reply, SessionPlan};
+use super::wire::{
+    self, Ask, Clock, FailureKind, Floor, GemmWire, Reply, ServerFailure, SessionPlan,
+};
 use crate::poison::Poison;
 use crate::sys::memory::Mapping;
 use crate::sys::process;
@@ -103,7 +105,7 @@ fn serve() -> io::Result<()> {
     }
 }
 
-type Answered = Result<Reply, Failure>;
+type Answered = Result<Reply, ServerFailure>;
 
 struct Device {
     context: Context,
@@ -128,24 +130,26 @@ struct Device {
     copied: Option<[Buffer; 2]>,
     /// Memory that is shared with the worker, for outputs.
     windows: HashMap<u64, Mapping>,
-    sessions: HashMap<u64, Session>,
+    sessions: HashMap<u64, ServedSession>,
     /// Whether anything that is not ours has run here.
     has_run: bool,
     /// Loaded when the first session needs it.
     library: Option<Rc<Library>>,
     /// Algorithms that were chosen, with the words for them: every session of a product uses the same.
-    choices: Vec<(GemmWire, Proposal, String)>,
+    choices: Vec<(GemmWire, LibraryAlgorithm, String)>,
 }
 
 impl Device {
-    fn open() -> Result<Self, Failure> {
+    fn open() -> Result<Self, ServerFailure> {
         if !driver::is_present() {
             let message = "there is no CUDA driver on this machine (libcuda.so.1): install NVIDIA's driver, or run \
                  the lab's CPU kernels without --target cuda".to_string();
-            return Err(Failure { kind: FailureKind::NoDevice, message });
+            return Err(ServerFailure { kind: FailureKind::NoDevice, message });
         }
-        let context = Context::open()
-            .map_err(|error| Failure { kind: FailureKind::NoDevice, message: error.to_string() })?;
+        let context = Context::open().map_err(|error| ServerFailure {
+            kind: FailureKind::NoDevice,
+            message: error.to_string(),
+        })?;
         let (_, l2_bytes, info) = context.describe().map_err(failure)?;
         let monitor = context.bus_id().map_err(|error| error.to_string());
         let seals_inputs = mapped::can_map_for_reading(&context).map_err(failure)?;
@@ -250,7 +254,7 @@ impl Device {
         &mut self,
         plan: &SessionPlan,
         module: &[u8],
-    ) -> Result<(Session, Option<String>), Failure> {
+    ) -> Result<(ServedSession, Option<String>), ServerFailure> {
         let (work, proposals) = match &plan.gemm {
             None => (load_kernel(plan, module, self.smem_per_block)?, Vec::new()),
             Some(gemm) => self.describe_product(gemm)?,
@@ -262,7 +266,7 @@ impl Device {
                 .map_err(|error| scratch_failure(error, scratch_bytes))?;
         }
         let rng = Rng::new(self.rng.next_u64());
-        let mut session = Session::new(plan, work, module, self.smem_per_block, rng);
+        let mut session = ServedSession::new(plan, work, module, self.smem_per_block, rng);
         let mut remark = None;
         if let (Some(gemm), false) = (&plan.gemm, plan.cases.is_empty()) {
             remark = Some(self.choose(&mut session, gemm, &proposals)?);
@@ -273,10 +277,10 @@ impl Device {
     /// Lets a launch of these slots find its inputs, and nothing else.
     fn lay(
         &mut self,
-        session: &mut Session,
+        session: &mut ServedSession,
         slots: &[usize],
         poisons: &[Option<Poison>],
-    ) -> Result<(), Failure> {
+    ) -> Result<(), ServerFailure> {
         let ranges = match &mut self.ranges {
             Some(ranges) => ranges,
             none => none.insert(Ranges::new(self.sms, self.smem_per_block).map_err(failure)?),
@@ -291,7 +295,10 @@ impl Device {
 
     /// Describes a product to the library, which is loaded if it is not yet; returns what the library
     /// proposes, too.
-    fn describe_product(&mut self, gemm: &GemmWire) -> Result<(Work, Vec<Proposal>), Failure> {
+    fn describe_product(
+        &mut self,
+        gemm: &GemmWire,
+    ) -> Result<(Work, Vec<LibraryAlgorithm>), ServerFailure> {
         let library = self.library(&gemm.library)?;
         let (_, _, info) = self.context.describe().map_err(failure)?;
         let generation = info.arch.trim_start_matches("sm_").trim_end_matches(char::is_alphabetic);
@@ -303,12 +310,12 @@ impl Device {
         Ok((Work::Product { product, a: gemm.a, b: gemm.b, c: gemm.c }, proposals))
     }
 
-    fn library(&mut self, path: &Path) -> Result<Rc<Library>, Failure> {
+    fn library(&mut self, path: &Path) -> Result<Rc<Library>, ServerFailure> {
         if let Some(library) = self.library.as_ref().filter(|library| library.path() == path) {
             return Ok(Rc::clone(library));
         }
         let loaded = Library::load(path)
-            .map_err(|message| Failure { kind: FailureKind::NoLibrary, message })?;
+            .map_err(|message| ServerFailure { kind: FailureKind::NoLibrary, message })?;
         let library = Rc::new(loaded);
         self.library = Some(Rc::clone(&library));
         Ok(library)
@@ -318,10 +325,10 @@ impl Device {
     /// fastest, as a careful user of the library would; says which it is.
     fn choose(
         &mut self,
-        session: &mut Session,
+        session: &mut ServedSession,
         gemm: &GemmWire,
-        proposals: &[Proposal],
-    ) -> Result<String, Failure> {
+        proposals: &[LibraryAlgorithm],
+    ) -> Result<String, ServerFailure> {
         let known = self.choices.iter().find(|(known, _, _)| known == gemm);
         if let (Some((_, chosen, words)), Work::Product { product, .. }) =
             (known, &mut session.work)
@@ -356,7 +363,7 @@ impl Device {
             .min_by(|(_, _, one), (_, _, other)| typical_s(one).total_cmp(&typical_s(other)));
         let Some((place, _, _)) = fastest else {
             let message = "cuBLASLt runs none of the algorithms that it proposes".to_string();
-            return Err(Failure { kind: FailureKind::Refused, message });
+            return Err(ServerFailure { kind: FailureKind::Refused, message });
         };
         let chosen = proposals[*place];
         session.take(chosen);
@@ -368,7 +375,7 @@ impl Device {
         Ok(words)
     }
 
-    fn flush_cache(&mut self) -> Result<(), Failure> {
+    fn flush_cache(&mut self) -> Result<(), ServerFailure> {
         let flush_bytes = FLUSH_FACTOR * (self.l2_bytes as usize).max(1 << 20);
         self.context.flush_cache(flush_bytes).map_err(failure)
     }
@@ -376,11 +383,11 @@ impl Device {
     /// Runs slots one after the other, as one graph; returns what the clock says of its last replay.
     fn launch(
         &mut self,
-        session: &mut Session,
+        session: &mut ServedSession,
         slots: &[usize],
         poisons: &[Option<Poison>],
         clock: Clock,
-    ) -> Result<Reply, Failure> {
+    ) -> Result<Reply, ServerFailure> {
         if clock == Clock::Cycles && self.stamps.is_none() {
             self.stamps = Some(Stamps::new(&self.context, self.sms).map_err(failure)?);
         }
@@ -431,7 +438,7 @@ impl Device {
     }
 
     /// Times a copy with the clock and the care that launches get.
-    fn time_copy(&mut self, bytes: usize) -> Result<f64, Failure> {
+    fn time_copy(&mut self, bytes: usize) -> Result<f64, ServerFailure> {
         let stream = self.context.stream;
         let buffers = match self.copied.take() {
             Some(buffers) if buffers[0].bytes == bytes => buffers,
@@ -463,7 +470,7 @@ impl Device {
         slot: usize,
         window: u64,
         offset: usize,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), ServerFailure> {
         let session = self.sessions.get(&session).ok_or_else(no_session)?;
         let window = self.windows.get_mut(&window).ok_or_else(no_window)?;
         // SAFETY: the mapping is writable, and the worker waits for the answer before it looks.

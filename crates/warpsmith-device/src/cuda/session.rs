@@ -10,13 +10,13 @@ use warpsmith_model::rng::Rng;
 use super::arena::{
     self, Arena, Content, Item, LEAST_GUARD_BYTES, OWN_PAGES_BYTES, Owner, Placed, guard_bytes,
 };
-use super::cublaslt::{Matrices, Product, Proposal};
+use super::cublaslt::{LibraryAlgorithm, Matrices, Product};
 use super::driver::{self, Argument, Buffer, Context, DriverError, Extents, MapShape, Module};
 use super::failure::{failure, memory_failure, no_case, scratch_failure};
 use super::mapped::PAGE_BYTES;
 use super::ranges::{Range, Ranges};
 use super::vault::Vault;
-use super::wire::{Failure, FailureKind, Floor, ScalarWire, SessionPlan, Spoilt};
+use super::wire::{FailureKind, Floor, ScalarWire, ServerFailure, SessionPlan, Spoilt};
 use crate::poison::Poison;
 
 /// Every byte of memory that a kernel gives back: NaN in every element type.
@@ -33,7 +33,7 @@ const PLUG_BYTES: usize = 64 << 10;
 /// Gaps that are tried between two allocations; the first does unless the driver has holes of that size.
 const MOST_GAPS: usize = 4;
 
-pub(super) struct Session {
+pub(super) struct ServedSession {
     pub(super) plan: SessionPlan,
     pub(super) work: Work,
     module: Vec<u8>,
@@ -81,7 +81,7 @@ impl Memory {
     }
 }
 
-impl Session {
+impl ServedSession {
     pub(super) fn new(
         plan: &SessionPlan,
         work: Work,
@@ -105,7 +105,7 @@ impl Session {
 
     /// Loads the module again, unless nothing has run since it was: what one launch left in its variables is
     /// nothing for the next.
-    pub(super) fn refresh(&mut self) -> Result<(), Failure> {
+    pub(super) fn refresh(&mut self) -> Result<(), ServerFailure> {
         if !self.is_fresh
             && let Work::Kernel { .. } = &self.work
         {
@@ -124,7 +124,7 @@ impl Session {
         slots: &[usize],
         poisons: &[Option<Poison>],
         seals_inputs: bool,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), ServerFailure> {
         let items = self.items(vault, slots)?;
         self.poisons = self
             .slots
@@ -165,7 +165,7 @@ impl Session {
         context: &Context,
         vault: &Vault,
         ranges: &mut Ranges,
-    ) -> Result<Vec<Spoilt>, Failure> {
+    ) -> Result<Vec<Spoilt>, ServerFailure> {
         let Memory::Arena(arena) = &self.memory else { return Err(no_memory()) };
         // What outputs and scratch hold is the kernel's affair; of their last words it is a part.
         let (owners, table): (Vec<Owner>, Vec<Range>) = arena
@@ -199,7 +199,7 @@ impl Session {
         context: &Context,
         vault: &Vault,
         floor: Floor,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), ServerFailure> {
         if !self.slots.is_empty() {
             return Ok(());
         }
@@ -233,13 +233,13 @@ impl Session {
                     }
                 }
             }
-            Ok::<(), Failure>(())
+            Ok::<(), ServerFailure>(())
         })
     }
 
     /// Overwrites what the session computed before its memory is freed: it may be the oracle's right
     /// answers, and whoever is given the memory next must not find them.
-    pub(super) fn scrub(&self) -> Result<(), Failure> {
+    pub(super) fn scrub(&self) -> Result<(), ServerFailure> {
         match &self.memory {
             Memory::None => Ok(()),
             Memory::Arena(arena) => arena.scrub(LEFT_BEHIND).map_err(failure),
@@ -250,7 +250,11 @@ impl Session {
     }
 
     /// Copies the outputs of a slot into memory, one behind the other.
-    pub(super) fn read_outputs(&self, slot: usize, mut window: &mut [u8]) -> Result<(), Failure> {
+    pub(super) fn read_outputs(
+        &self,
+        slot: usize,
+        mut window: &mut [u8],
+    ) -> Result<(), ServerFailure> {
         let place = self.slots.iter().position(|known| *known == slot).ok_or_else(no_case)?;
         for (output, bytes) in self.output_bytes().enumerate() {
             let at = self.memory.at(Owner::Output { place, output }).ok_or_else(no_memory)?;
@@ -271,7 +275,7 @@ impl Session {
     }
 
     /// Returns what a launch of these slots needs room for.
-    fn items(&mut self, vault: &Vault, slots: &[usize]) -> Result<Vec<Item>, Failure> {
+    fn items(&mut self, vault: &Vault, slots: &[usize]) -> Result<Vec<Item>, ServerFailure> {
         self.slots.clear();
         for slot in slots {
             if *slot >= self.plan.cases.len() {
@@ -305,7 +309,7 @@ impl Session {
     }
 
     /// Makes sure that there is an arena with room for these items, and draws their addresses.
-    fn arena(&mut self, context: &Context, items: &[Item]) -> Result<&Arena, Failure> {
+    fn arena(&mut self, context: &Context, items: &[Item]) -> Result<&Arena, ServerFailure> {
         let has_room = matches!(&self.memory, Memory::Arena(arena) if arena.has_room_for(items));
         if !has_room {
             self.scrub()?;
@@ -333,7 +337,7 @@ impl Session {
     /// Allocates every item by itself. Between them are gaps as wide as guards elsewhere, inputs and outputs are
     /// on different pages and begin anywhere in them, and either come first, as they do in an arena: neither
     /// addresses nor distances say anything.
-    fn separate(&mut self, items: &[Item]) -> Result<(), Failure> {
+    fn separate(&mut self, items: &[Item]) -> Result<(), ServerFailure> {
         self.memory = Memory::None;
         let allocate = |bytes: usize| Buffer::new(bytes).map_err(failure);
         // It fitted before a tool watched, so what does not now is the kernel's own wish.
@@ -428,14 +432,14 @@ impl Session {
     }
 
     /// Computes by another of the algorithms that a library proposes.
-    pub(super) fn take(&mut self, proposal: Proposal) {
+    pub(super) fn take(&mut self, proposal: LibraryAlgorithm) {
         if let Work::Product { product, .. } = &mut self.work {
             product.choose(proposal);
         }
     }
 
     /// Returns what a launch of a slot is given.
-    pub(super) fn arguments(&self, slot: usize) -> Result<Vec<Argument>, Failure> {
+    pub(super) fn arguments(&self, slot: usize) -> Result<Vec<Argument>, ServerFailure> {
         let place = self.slots.iter().position(|known| *known == slot).ok_or_else(no_case)?;
         let (mut input, mut output) = (0, 0);
         let mut tensors = Vec::new();
@@ -485,7 +489,7 @@ fn drawn_groups(items: &[Item], rng: &mut Rng) -> [Vec<Item>; 2] {
 }
 
 /// Allocates until small allocations come from another page.
-fn turn_page(gaps: &mut Vec<Buffer>) -> Result<(), Failure> {
+fn turn_page(gaps: &mut Vec<Buffer>) -> Result<(), ServerFailure> {
     let mut page = None;
     for _ in 0..=PAGE_BYTES / PLUG_BYTES {
         let plug = Buffer::new(PLUG_BYTES).map_err(failure)?;
@@ -525,14 +529,14 @@ pub(super) fn load_kernel(
     plan: &SessionPlan,
     module: &[u8],
     smem_per_block: u32,
-) -> Result<Work, Failure> {
+) -> Result<Work, ServerFailure> {
     let module = Module::load(module).map_err(failure)?;
     let mut functions = Vec::new();
     for launch in &plan.launches {
         let function = module.function(&launch.entry).map_err(failure)?;
         let taken = driver::parameter_sizes(function);
         if let Some(words) = mistaken_parameters(&launch.entry, &taken, &passed_sizes(plan)) {
-            return Err(Failure { kind: FailureKind::Refused, message: words });
+            return Err(ServerFailure { kind: FailureKind::Refused, message: words });
         }
         if launch.smem > smem_per_block {
             let message = format!(
@@ -540,7 +544,7 @@ pub(super) fn load_kernel(
                  {smem_per_block}: let `constraints` say so, with SMEM_PER_BLOCK",
                 launch.entry, launch.smem
             );
-            return Err(Failure { kind: FailureKind::Refused, message });
+            return Err(ServerFailure { kind: FailureKind::Refused, message });
         }
         driver::allow_shared_memory(function, launch.smem).map_err(failure)?;
         driver::allow_clusters(function, launch.cluster.iter().product()).map_err(failure)?;
@@ -587,9 +591,9 @@ fn mistaken_parameters(
     ))
 }
 
-fn no_memory() -> Failure {
+fn no_memory() -> ServerFailure {
     let message = "a session has no memory for what is asked of it".to_string();
-    Failure { kind: FailureKind::Broken, message }
+    ServerFailure { kind: FailureKind::Broken, message }
 }
 
 #[cfg(test)]

@@ -176,12 +176,12 @@ pub(super) enum Reply {
     },
     /// None where the device cannot be asked.
     Limits(Option<Vec<ClockLimit>>),
-    Failed(Failure),
+    Failed(ServerFailure),
 }
 
 /// Why something could not be done.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Failure {
+pub(super) struct ServerFailure {
     pub(super) kind: FailureKind,
     pub(super) message: String,
 }

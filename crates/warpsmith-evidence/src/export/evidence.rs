@@ -105,12 +105,12 @@ impl Serialize for Trials<'_> {
         let mut list = serializer.serialize_seq(None)?;
         let outcome = stream.store.each_trial(&stream.record.id, |trial| {
             stream.named.borrow_mut().extend(named_blobs(&trial.trial));
-            list.serialize_element(&trial).map_err(Failure::Writer)
+            list.serialize_element(&trial).map_err(ExportFailure::Writer)
         });
         match outcome {
             Ok(()) => list.end(),
-            Err(Failure::Writer(error)) => Err(error),
-            Err(Failure::Store(error)) => stream.read(Err(error)),
+            Err(ExportFailure::Writer(error)) => Err(error),
+            Err(ExportFailure::Store(error)) => stream.read(Err(error)),
         }
     }
 }
@@ -134,12 +134,12 @@ impl Serialize for Texts<'_> {
 }
 
 /// Whose failure it is.
-enum Failure<E> {
+enum ExportFailure<E> {
     Store(StoreError),
     Writer(E),
 }
 
-impl<E> From<StoreError> for Failure<E> {
+impl<E> From<StoreError> for ExportFailure<E> {
     fn from(error: StoreError) -> Self {
         Self::Store(error)
     }

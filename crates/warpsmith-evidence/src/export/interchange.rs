@@ -161,19 +161,19 @@ pub(super) fn timestamp(trial: &RunTrial) -> String {
 }
 
 /// The seconds of a trial, by what they were spent on.
-pub(super) struct Spent {
+pub(super) struct SecondsSpent {
     pub(super) compile_s: f64,
     pub(super) launch_s: f64,
     /// What is left of the whole.
     pub(super) other_s: f64,
 }
 
-pub(super) fn spent(trial: &RunTrial) -> Spent {
+pub(super) fn spent(trial: &RunTrial) -> SecondsSpent {
     let trial = &trial.trial;
     let compiled = trial.builds.iter().filter(|build| !build.cached);
     let compile_s: f64 = compiled.map(|build| build.compile_s).sum();
     let launch_s = trial.launch_s;
-    Spent { compile_s, launch_s, other_s: (trial.wall_s - compile_s - launch_s).max(0.0) }
+    SecondsSpent { compile_s, launch_s, other_s: (trial.wall_s - compile_s - launch_s).max(0.0) }
 }
 
 /// Characters of a name in a file's name. Two of them, an ending, and what a file in the making has beside

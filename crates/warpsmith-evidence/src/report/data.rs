@@ -74,7 +74,7 @@ pub(super) struct View<'a> {
     pub(super) scores: Vec<Score>,
     /// The ranking at the fidelity whose trials show the search; none without candidates.
     pub(super) board: Option<Leaderboard<'a>>,
-    pub(super) winner: Option<Winner<'a>>,
+    pub(super) winner: Option<RecommendedKernel<'a>>,
     pub(super) comparison: Option<ComparisonView<'a>>,
 }
 
@@ -89,7 +89,7 @@ pub(super) struct Score {
 
 /// The kernel that the run recommends.
 #[derive(Debug)]
-pub(super) struct Winner<'a> {
+pub(super) struct RecommendedKernel<'a> {
     pub(super) kernel: &'a str,
     pub(super) params: &'a Params,
     /// How it was chosen, as the end of a sentence that begins with its name.
@@ -282,7 +282,7 @@ fn comparison_view<'a>(
     Some(ComparisonView { record, against, is_headline, standings, parts })
 }
 
-fn winner_view<'a>(data: &'a ReportData, decided: derive::Winner<'a>) -> Winner<'a> {
+fn winner_view<'a>(data: &'a ReportData, decided: derive::Winner<'a>) -> RecommendedKernel<'a> {
     let trial = decided.trial;
     let (because, ties) = match (&decided.decision, decided.fidelity) {
         (Decision::Paired { comparison, ties, .. }, _) => {
@@ -299,5 +299,5 @@ fn winner_view<'a>(data: &'a ReportData, decided: derive::Winner<'a>) -> Winner<
     let time_s =
         workloads.map(|workload| decided.time(&workload.name).map(|it| it.median_s)).collect();
     let (kernel, params, score_s) = (&trial.kernel, &trial.params, decided.score_s);
-    Winner { kernel, params, because, trial, ties, time_s, score_s }
+    RecommendedKernel { kernel, params, because, trial, ties, time_s, score_s }
 }

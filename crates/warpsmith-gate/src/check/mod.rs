@@ -214,7 +214,7 @@ pub enum Coverage {
 
 /// How far off an output may be.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Budget {
+pub struct ErrorBudget {
     /// The largest error of an element over its scale.
     pub element: f64,
     /// The largest norm of the error over the norm of the answer.
@@ -223,7 +223,7 @@ pub struct Budget {
     pub epsilon: f64,
 }
 
-impl Budget {
+impl ErrorBudget {
     /// Returns the budget of an output type; `scale` widens both bounds.
     pub fn new(tolerance: &Tolerance, scale: f64, dtype: DType) -> Self {
         let epsilon = dtype.epsilon();
@@ -284,7 +284,7 @@ pub struct Wrong {
 
 /// Where in the gate an output was judged.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct JudgedOutput {
     /// The stage.
     pub stage: Stage,
     /// The shape, in words.
@@ -297,7 +297,7 @@ pub struct Place {
 
 impl Wrong {
     /// Says where it was found.
-    pub fn at(self, place: &Place, tensor: &str) -> Mismatch {
+    pub fn at(self, place: &JudgedOutput, tensor: &str) -> Mismatch {
         Mismatch {
             kind: self.kind,
             stage: place.stage,
@@ -319,7 +319,7 @@ impl Wrong {
 pub fn compare(
     out: &[u8],
     expected: &Expected,
-    budget: &Budget,
+    budget: &ErrorBudget,
     coverage: &Coverage,
 ) -> Result<ErrorSize, Wrong> {
     let all_chunks: Vec<usize>;
@@ -367,7 +367,7 @@ pub fn compare_bits(plan: &TensorPlan, first: &[u8], again: &[u8]) -> Result<(),
 fn compare_carefully(
     out: &[u8],
     expected: &Expected,
-    budget: &Budget,
+    budget: &ErrorBudget,
     coverage: &Coverage,
 ) -> Result<ErrorSize, Wrong> {
     let plan = &expected.plan;

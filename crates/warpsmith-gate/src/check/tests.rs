@@ -8,8 +8,8 @@ fn plan(shape: &[u64], dtype: DType) -> TensorPlan {
     TensorPlan { name: "z".into(), shape: shape.to_vec(), dtype, role: Role::Output }
 }
 
-fn budget(dtype: DType) -> Budget {
-    Budget::new(&Tolerance { element_eps: 4.0, norm_eps: 2.0 }, 1.0, dtype)
+fn budget(dtype: DType) -> ErrorBudget {
+    ErrorBudget::new(&Tolerance { element_eps: 4.0, norm_eps: 2.0 }, 1.0, dtype)
 }
 
 fn answer(n: usize) -> Vec<f64> {
@@ -63,7 +63,7 @@ fn an_error_is_a_share_of_the_budget_of_its_own_inputs() {
         got[largest.expect("elements")] *= 1.0 + relative;
         let bytes = narrow(DType::F32, &got);
         let tolerance = Tolerance { element_eps: 4.0, norm_eps: 2.0 };
-        let budget = Budget::new(&tolerance, scale, DType::F32);
+        let budget = ErrorBudget::new(&tolerance, scale, DType::F32);
         compare(&bytes, &expected, &budget, &Coverage::Whole).expect("within its budget")
     };
     let eps = DType::F32.epsilon();

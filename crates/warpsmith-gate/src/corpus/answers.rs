@@ -11,7 +11,7 @@ use super::authority::{Answer, Authorities, Run, oracle_name, outputs_of, work_u
 use super::store::Stored;
 use super::{Case, SetKey};
 use crate::bind;
-use crate::check::{self, Budget, Coverage, Expected, LEAST_ROW, Values};
+use crate::check::{self, Coverage, ErrorBudget, Expected, LEAST_ROW, Values};
 use crate::element::{least_normal, widen};
 use crate::error::GateError;
 use crate::inputs;
@@ -343,7 +343,7 @@ fn agree(
     let wide = TensorPlan { dtype: DType::F64, ..plan.clone() };
     let oracle = Expected::new(&wide, oracle, least_normal(plan.dtype))
         .map_err(|bad| format!("the oracle gives {} at {:?}", bad.value, bad.index))?;
-    let budget = Budget::new(&lab.tolerance, inputs.tolerance_scale, plan.dtype);
+    let budget = ErrorBudget::new(&lab.tolerance, inputs.tolerance_scale, plan.dtype);
     match check::compare(reference, &oracle, &budget, &Coverage::Written) {
         Ok(_) => Ok(oracle.into_values()),
         Err(wrong) => Err(format!(

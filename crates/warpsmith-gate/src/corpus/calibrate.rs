@@ -17,7 +17,7 @@ use super::CorpusOptions;
 use super::answers::choose_blocks;
 use super::authority::{Answer, Authorities, Run, outputs_of, work_units};
 use crate::bind;
-use crate::check::{self, Budget, Coverage, Expected, Values};
+use crate::check::{self, Coverage, ErrorBudget, Expected, Values};
 use crate::element::{narrow, widen};
 use crate::error::GateError;
 use crate::inputs;
@@ -248,7 +248,7 @@ fn off_by(
         let reason = format!("the reference gives {} at {:?} on {place}", bad.value, bad.index);
         GateError::refused(&lab.name, reason)
     })?;
-    let anything = Budget { element: f64::MAX, norm: f64::MAX, epsilon: plan.dtype.epsilon() };
+    let anything = ErrorBudget { element: f64::MAX, norm: f64::MAX, epsilon: plan.dtype.epsilon() };
     let bytes = narrow(plan.dtype, plain);
     let compared = check::compare(&bytes, &expected, &anything, &Coverage::Whole);
     Ok(compared.map_err(|wrong| format!("{} where {} is right", wrong.got, wrong.expected)))
@@ -256,7 +256,7 @@ fn off_by(
 
 /// Tolerances that follow from what a plain implementation is off by.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Proposal {
+pub struct ProposedTolerances {
     /// For each element.
     pub element_eps: f64,
     /// For the whole.
@@ -272,7 +272,7 @@ const SHARED: f64 = 3.0;
 const ROUNDINGS: (f64, f64) = (1.0, 0.5);
 
 /// Proposes tolerances: so many times what a plain implementation is off by, and a rounding.
-pub fn propose(offsets: &[PlainOffset], safety: f64) -> Proposal {
+pub fn propose(offsets: &[PlainOffset], safety: f64) -> ProposedTolerances {
     let sizes = |offset: &PlainOffset| {
         (
             safety * offset.worst.element_eps + ROUNDINGS.0,
@@ -292,7 +292,7 @@ pub fn propose(offsets: &[PlainOffset], safety: f64) -> Proposal {
         .map(sizes)
         .map(|size| two_digits_up((size.0 / element_eps).max(size.1 / norm_eps).max(1.0)))
         .collect();
-    Proposal { element_eps, norm_eps, scales }
+    ProposedTolerances { element_eps, norm_eps, scales }
 }
 
 /// Rounds up to two digits.

@@ -10,7 +10,7 @@ use warpsmith_model::{Authority, ChainRecord, DType, FORMAT_VERSION, Lab, Proof,
 use super::authority::{Answer, Authorities, Run, oracle_name, outputs_of, work_units};
 use super::{Corpus, Proven, Want};
 use crate::bind;
-use crate::check::{self, Budget, Coverage};
+use crate::check::{self, Coverage, ErrorBudget};
 use crate::element::{narrow, widen};
 use crate::error::GateError;
 use crate::inputs;
@@ -138,7 +138,7 @@ fn prove_all(
                     rounded = narrow(dtype, &widen(plan.dtype, bytes));
                     &rounded
                 };
-                let budget = Budget::new(&lab.tolerance, inputs.tolerance_scale, dtype);
+                let budget = ErrorBudget::new(&lab.tolerance, inputs.tolerance_scale, dtype);
                 let error = check::compare(bytes, expected, &budget, &Coverage::Whole);
                 let error = error.map_err(|wrong| {
                     let place = case.place(lab, warpsmith_model::Stage::Proof);

@@ -26,7 +26,7 @@ use warpsmith_model::lab::{Role, TargetKind, Workload};
 use warpsmith_model::{ChainRecord, Lab, LabId, Mismatch, MismatchKind};
 
 use crate::bind;
-use crate::check::{Expected, Place};
+use crate::check::{Expected, JudgedOutput};
 use crate::error::GateError;
 use crate::inputs;
 use answers::{Answered, StagedContents};
@@ -89,8 +89,8 @@ impl Case {
     }
 
     /// Says where in the gate this case is used.
-    pub fn place(&self, lab: &Lab, stage: warpsmith_model::Stage) -> Place {
-        Place {
+    pub fn place(&self, lab: &Lab, stage: warpsmith_model::Stage) -> JudgedOutput {
+        JudgedOutput {
             stage,
             workload: bind::describe_shape(&self.shape),
             inputs: lab.inputs[self.inputs].name.clone(),

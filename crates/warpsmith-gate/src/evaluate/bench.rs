@@ -17,7 +17,7 @@ use warpsmith_model::{
 };
 
 use crate::bind;
-use crate::check::{self, Budget, Coverage, Wrong};
+use crate::check::{self, Coverage, ErrorBudget, Wrong};
 use crate::clock;
 use crate::corpus::{Case, Corpus};
 use crate::error::GateError;
@@ -247,7 +247,7 @@ pub(crate) struct Bench<'a> {
 }
 
 /// What an evaluation leaves behind.
-pub(crate) struct Leavings {
+pub(crate) struct EvaluationRecord {
     pub(crate) builds: Vec<Build>,
     pub(crate) blobs: Vec<Blob>,
     pub(crate) launch_s: f64,
@@ -554,8 +554,8 @@ impl<'a> Bench<'a> {
     }
 
     /// Returns what it leaves behind.
-    pub(crate) fn finish(self) -> Leavings {
-        Leavings {
+    pub(crate) fn finish(self) -> EvaluationRecord {
+        EvaluationRecord {
             builds: self.builds,
             blobs: self.blobs,
             launch_s: self.launch_s,
@@ -599,7 +599,7 @@ pub(crate) fn judge_case(
     for (tensor, expected) in outputs.into_iter().zip(&case.expected) {
         let plan = expected.plan();
         let scale = lab.inputs[case.inputs].tolerance_scale;
-        let budget = Budget::new(&lab.tolerance, scale, plan.dtype);
+        let budget = ErrorBudget::new(&lab.tolerance, scale, plan.dtype);
         let coverage = match look {
             Look::All => Coverage::Whole,
             Look::Written => Coverage::Written,

@@ -12,7 +12,7 @@ use crate::bind;
 use crate::error::GateError;
 
 /// One of the kernels, with parameters, that a front is made of.
-pub(super) struct Choice<'a> {
+pub(super) struct FrontMember<'a> {
     pub(super) kernel: &'a Kernel,
     pub(super) params: &'a Params,
     /// The shapes on which the front chooses another, but whose exact axes may lead to this one.
@@ -21,7 +21,7 @@ pub(super) struct Choice<'a> {
     pub(super) is_chosen: bool,
 }
 
-impl<'a> Choice<'a> {
+impl<'a> FrontMember<'a> {
     pub(super) fn subject(&self) -> Subject<'a> {
         Subject::Kernel { kernel: self.kernel, params: self.params }
     }
@@ -39,7 +39,7 @@ impl<'a> Choice<'a> {
 pub(super) fn choices<'a>(
     subject: Subject<'a>,
     shapes: &[Workload],
-) -> Result<Vec<Choice<'a>>, GateError> {
+) -> Result<Vec<FrontMember<'a>>, GateError> {
     let Subject::Kernel { kernel, params } = subject else { return Ok(Vec::new()) };
     let Some(front) = &kernel.front else { return Ok(Vec::new()) };
     let mut choices = distinct(front);
@@ -63,12 +63,12 @@ pub(super) fn choices<'a>(
     Ok(choices)
 }
 
-fn distinct(front: &Front) -> Vec<Choice<'_>> {
-    let mut choices: Vec<Choice<'_>> = Vec::new();
+fn distinct(front: &Front) -> Vec<FrontMember<'_>> {
+    let mut choices: Vec<FrontMember<'_>> = Vec::new();
     for route in &front.routes {
         let (kernel, params) = (&route.kernel, &route.params);
         if !choices.iter().any(|known| known.is(kernel, params)) {
-            choices.push(Choice { kernel, params, elsewhere: Vec::new(), is_chosen: false });
+            choices.push(FrontMember { kernel, params, elsewhere: Vec::new(), is_chosen: false });
         }
     }
     choices

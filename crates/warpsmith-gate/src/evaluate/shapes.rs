@@ -10,7 +10,7 @@ use warpsmith_model::rng::Rng;
 use warpsmith_model::{LEFT_OUT_NOTE, Lab, Params};
 
 use super::bench::{Bench, Stop, Subject};
-use super::choices::Choice;
+use super::choices::FrontMember;
 use crate::bind;
 use crate::error::GateError;
 
@@ -346,7 +346,7 @@ fn draw_larger(
 /// workloads at most; none where nothing was found that is affordable.
 pub(super) fn routed_to(
     bench: &mut Bench<'_>,
-    choice: &Choice<'_>,
+    choice: &FrontMember<'_>,
     workloads: &[Workload],
 ) -> Result<Option<Workload>, Stop> {
     let lab = bench.lab;

@@ -50,7 +50,7 @@ fn rank_by(
     let program = bench.program(workload)?;
     let cases =
         bench.corpus.cases(bench.target, bench.lab, workload, 0, bench.seed, Want::AsManyAsPay)?;
-    let plan = Plan {
+    let plan = TimingPlan {
         rule,
         extent,
         estimate_s: bench.limits.incumbent_s.get(&workload.name).copied(),
@@ -70,7 +70,7 @@ pub(super) fn full(
     let program = bench.program(workload)?;
     let cases =
         bench.corpus.cases(bench.target, bench.lab, workload, 0, bench.seed, Want::AsManyAsPay)?;
-    let plan = Plan {
+    let plan = TimingPlan {
         rule: Rule::full(bench.limits),
         extent: Extent::All,
         estimate_s: Some(gated.fastest_s),
@@ -101,7 +101,7 @@ fn warm(
     Ok(warm_s)
 }
 
-struct Plan {
+struct TimingPlan {
     rule: Rule,
     extent: Extent,
     /// About how long a launch takes, where somebody knows.
@@ -118,7 +118,7 @@ fn measure(
     workload: &Workload,
     program: &Program,
     cases: &[Arc<Case>],
-    plan: &Plan,
+    plan: &TimingPlan,
     mut error: ErrorSize,
 ) -> Result<Measurement, Stop> {
     let output_bytes = output_bytes(program);
@@ -223,7 +223,7 @@ fn measure(
 /// less than half of what they should: the launches that the number was estimated by were slow, by chance
 /// or because a candidate wants the harness's share of a reading to be large.
 fn fuller_batch(
-    plan: &Plan,
+    plan: &TimingPlan,
     readings: &Readings,
     batch: usize,
     available: usize,
@@ -241,7 +241,7 @@ fn fuller_batch(
 }
 
 /// Returns how many cases a session can have.
-fn most_cases(available: usize, output_bytes: usize, plan: &Plan) -> usize {
+fn most_cases(available: usize, output_bytes: usize, plan: &TimingPlan) -> usize {
     let by_memory = plan.session_output_bytes / output_bytes.max(1);
     available.min(by_memory.max(1 + READINGS_PER_SESSION))
 }
@@ -251,7 +251,7 @@ fn most_cases(available: usize, output_bytes: usize, plan: &Plan) -> usize {
 fn session_size(
     available: usize,
     output_bytes: usize,
-    plan: &Plan,
+    plan: &TimingPlan,
     batch: Option<usize>,
     floor_s: f64,
 ) -> usize {

@@ -7,7 +7,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue, Deserializer};
 
 use super::files::Located;
-use super::{LabError, LabErrors, Place};
+use super::{LabError, LabErrors, SourceSpan};
 use crate::suggest::closest;
 use crate::{Expr, expr};
 
@@ -62,7 +62,7 @@ impl<'a> Document<'a> {
     ) {
         self.errors.push(LabError {
             file: self.file.clone(),
-            place: Some(Place::of(self.text, span)),
+            place: Some(SourceSpan::of(self.text, span)),
             message: message.into(),
             help,
         });

@@ -16,7 +16,7 @@ pub struct LabError {
     /// The file's path, relative to the lab's folder.
     pub file: String,
     /// Where in the file; none when the file as a whole is meant.
-    pub place: Option<Place>,
+    pub place: Option<SourceSpan>,
     /// What is wrong.
     pub message: String,
     /// What to do about it.
@@ -25,7 +25,7 @@ pub struct LabError {
 
 /// A place in a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Place {
+pub struct SourceSpan {
     /// The line, from 1.
     pub line: usize,
     /// The column in characters, from 1.
@@ -62,7 +62,7 @@ impl fmt::Display for LabError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.place {
             None => write!(f, "{}: {}", self.file, self.message)?,
-            Some(Place { line, column, width, text }) => {
+            Some(SourceSpan { line, column, width, text }) => {
                 writeln!(f, "{}:{line}:{column}: {}", self.file, self.message)?;
                 // Tabs stay tabs, so that the caret stands below what it means.
                 let indent: String = text
@@ -81,7 +81,7 @@ impl fmt::Display for LabError {
     }
 }
 
-impl Place {
+impl SourceSpan {
     /// Finds a byte range in a text; the range is cut at the end of its first line.
     pub(super) fn of(text: &str, span: Range<usize>) -> Self {
         let start = floor_boundary(text, span.start);
@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     fn check(text: &str, span: Range<usize>, expected: (usize, usize, usize, &str)) {
-        let Place { line, column, width, text } = Place::of(text, span);
+        let SourceSpan { line, column, width, text } = SourceSpan::of(text, span);
         assert_eq!((line, column, width, text.as_str()), expected);
     }
 

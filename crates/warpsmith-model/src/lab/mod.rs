@@ -27,7 +27,7 @@ mod scaffold;
 mod shapes;
 mod space;
 
-pub use error::{LabError, LabErrors, Place};
+pub use error::{LabError, LabErrors, SourceSpan};
 pub use extend::with_tunables;
 pub use files::{SchemaKind, schema};
 pub use flags::{allowed_flags, is_compiler_name, refused_flag};

@@ -87,7 +87,7 @@ pub struct Evolution {
 
 /// What to ask next.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Plan {
+pub struct PlannedCall {
     /// The call's number.
     pub number: u32,
     /// How the new source is to be made.
@@ -165,7 +165,7 @@ impl Evolution {
     }
 
     /// Decides what to ask next. Asked twice, it answers the same.
-    pub fn plan(&self) -> Plan {
+    pub fn plan(&self) -> PlannedCall {
         let config = &self.config;
         let number = self.next_call;
         let operator = self.operator();
@@ -194,7 +194,7 @@ impl Evolution {
             thoughts: &thoughts,
             failures,
         });
-        Plan {
+        PlannedCall {
             number,
             operator,
             parents: parents.iter().map(|parent| parent.id).collect(),
@@ -236,7 +236,7 @@ impl Evolution {
     }
 
     /// Counts a call, whatever came of it; the next plan is another one.
-    pub fn called(&mut self, plan: &Plan, cost: f64, tokens: u64) {
+    pub fn called(&mut self, plan: &PlannedCall, cost: f64, tokens: u64) {
         self.models.asked(&plan.model, cost, tokens);
         if plan.operator != Operator::Init {
             self.bred += 1;
@@ -253,7 +253,13 @@ impl Evolution {
 
     /// Learns what became of a candidate. `is_best` says that it was shown to be faster than the
     /// best so far.
-    pub fn observe(&mut self, plan: &Plan, proposed: &Proposed, member: Member, is_best: bool) {
+    pub fn observe(
+        &mut self,
+        plan: &PlannedCall,
+        proposed: &Proposed,
+        member: Member,
+        is_best: bool,
+    ) {
         let fingerprint = novelty::fingerprint(&proposed.kernel.source, &proposed.tunables);
         self.seen.insert(fingerprint, Some(plan.number));
         match &member.standing {
@@ -272,7 +278,7 @@ impl Evolution {
     }
 
     /// Learns that a candidate was compiled to the very binary of an earlier one: it is no new member.
-    pub fn twin(&mut self, plan: &Plan, proposed: &Proposed) {
+    pub fn twin(&mut self, plan: &PlannedCall, proposed: &Proposed) {
         let fingerprint = novelty::fingerprint(&proposed.kernel.source, &proposed.tunables);
         self.seen.insert(fingerprint, Some(plan.number));
         let failure = "it compiles to the same program as an earlier kernel".to_string();

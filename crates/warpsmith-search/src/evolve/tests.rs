@@ -58,7 +58,7 @@ fn reply(evolution: &Evolution, number: u32) -> String {
 }
 
 /// Answers the next call with a candidate of this time, or one that failed.
-fn step(evolution: &mut Evolution, time_s: Option<f64>) -> Plan {
+fn step(evolution: &mut Evolution, time_s: Option<f64>) -> PlannedCall {
     let plan = evolution.plan();
     let text = reply(evolution, plan.number);
     let proposed = evolution.judge(&text).expect("a new candidate");
@@ -74,7 +74,7 @@ fn step(evolution: &mut Evolution, time_s: Option<f64>) -> Plan {
     plan
 }
 
-fn holds(plan: &Plan, words: &[&str], absent: &[&str]) {
+fn holds(plan: &PlannedCall, words: &[&str], absent: &[&str]) {
     let text = &plan.prompt.user;
     for word in words {
         assert!(text.contains(word), "`{word}` is not in\n{text}");
@@ -215,7 +215,7 @@ fn an_evolution_is_a_function_of_seed_replies_and_findings() {
     for mode in EvolutionMode::ALL {
         let times =
             [Some(9.0), None, Some(11.0), Some(8.0), None, Some(7.0), Some(7.5), Some(20.0)];
-        let run = |seed: u64| -> Vec<Plan> {
+        let run = |seed: u64| -> Vec<PlannedCall> {
             let mut evolution = evolution(mode, seed);
             times.iter().map(|time_s| step(&mut evolution, *time_s)).collect()
         };

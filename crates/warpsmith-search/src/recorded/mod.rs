@@ -21,7 +21,7 @@ use warpsmith_model::{
 };
 
 use crate::space::{Space, SpaceError};
-use crate::{Evolution, Proposal, StrategyConfig};
+use crate::{EvolutionarySettings, Proposal, StrategyConfig};
 
 /// A space with what became of each of its configurations.
 #[derive(Clone, Debug)]
@@ -191,7 +191,7 @@ impl Recorded {
             fidelity: Fidelity::Rank,
             seeds: Vec::new(),
             expand: Vec::new(),
-            evolution: Evolution::STANDARD,
+            evolution: EvolutionarySettings::STANDARD,
         }
     }
 

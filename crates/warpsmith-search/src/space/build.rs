@@ -7,7 +7,7 @@ use warpsmith_model::rng::Rng;
 use warpsmith_model::{EvalError, Expr, Params, Value};
 
 use super::order::{Filter, best_order};
-use super::{Group, Place, Point, Space, SpaceError};
+use super::{Group, Point, Space, SpaceError, TunableColumn};
 
 /// The most value indices that one group may store: half a gibibyte.
 const MAX_STORED: usize = 1 << 28;
@@ -39,7 +39,7 @@ pub(super) fn space(
             constraints.extract_if(.., |constraint| constraint.touches(&members)).collect();
         let group = enumerate(tunables, &members, own)?;
         for (column, tunable) in group.columns.iter().enumerate() {
-            places[*tunable] = Some(Place { group: groups.len(), column });
+            places[*tunable] = Some(TunableColumn { group: groups.len(), column });
         }
         // Cannot overflow: there are at most as many valid configurations as configurations.
         len *= group.len() as u128;
@@ -69,7 +69,7 @@ pub(super) fn listed(tunables: &[Tunable], points: &[Point]) -> Result<Space, Sp
         rows.dedup();
         len = rows.len() as u128;
         for (column, tunable) in columns.iter().enumerate() {
-            places[*tunable] = Some(Place { group: 0, column });
+            places[*tunable] = Some(TunableColumn { group: 0, column });
         }
         groups.push(Group { columns, rows: rows.concat() });
     }

@@ -27,7 +27,7 @@ pub struct Space {
     ascending: Vec<Option<Vec<u16>>>,
     groups: Vec<Group>,
     /// By tunable: its group and its column there; none for a tunable with a single value.
-    places: Vec<Option<Place>>,
+    places: Vec<Option<TunableColumn>>,
     cartesian: u128,
     len: u128,
 }
@@ -45,7 +45,7 @@ struct Group {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct TunableColumn {
     group: usize,
     column: usize,
 }
@@ -248,7 +248,7 @@ impl Space {
         tunable: usize,
         neighbourhood: Neighbourhood,
     ) -> Vec<u16> {
-        let Some(Place { group, column }) = self.places[tunable] else {
+        let Some(TunableColumn { group, column }) = self.places[tunable] else {
             return Vec::new();
         };
         let group = &self.groups[group];

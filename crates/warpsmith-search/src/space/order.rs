@@ -22,7 +22,7 @@ pub(super) struct Filter {
 }
 
 #[derive(Clone, Debug)]
-struct Plan {
+struct BindingOrder {
     cost: f64,
     /// The expected number of partial configurations over the bound tunables.
     nodes: f64,
@@ -31,9 +31,10 @@ struct Plan {
 
 /// Returns the order in which to bind tunables with `sizes` values each.
 pub(super) fn best_order(sizes: &[usize], filters: &[Filter]) -> Vec<usize> {
-    let mut layer = BTreeMap::from([(0u128, Plan { cost: 0.0, nodes: 1.0, order: Vec::new() })]);
+    let mut layer =
+        BTreeMap::from([(0u128, BindingOrder { cost: 0.0, nodes: 1.0, order: Vec::new() })]);
     for _ in sizes {
-        let mut next: BTreeMap<u128, Plan> = BTreeMap::new();
+        let mut next: BTreeMap<u128, BindingOrder> = BTreeMap::new();
         for (bound, plan) in &layer {
             for tunable in (0..sizes.len()).filter(|tunable| bound & (1 << tunable) == 0) {
                 let grown = bound | 1 << tunable;
@@ -51,7 +52,13 @@ pub(super) fn best_order(sizes: &[usize], filters: &[Filter]) -> Vec<usize> {
     layer.into_values().next().expect("the last layer is the whole group").order
 }
 
-fn extend(plan: &Plan, tunable: usize, grown: u128, size: usize, filters: &[Filter]) -> Plan {
+fn extend(
+    plan: &BindingOrder,
+    tunable: usize,
+    grown: u128,
+    size: usize,
+    filters: &[Filter],
+) -> BindingOrder {
     let visited = plan.nodes * size as f64;
     let mut cost = plan.cost + visited;
     let mut nodes = visited;
@@ -64,14 +71,14 @@ fn extend(plan: &Plan, tunable: usize, grown: u128, size: usize, filters: &[Filt
     }
     let mut order = plan.order.clone();
     order.push(tunable);
-    Plan { cost, nodes, order }
+    BindingOrder { cost, nodes, order }
 }
 
-fn cheapest(plans: BTreeMap<u128, Plan>) -> BTreeMap<u128, Plan> {
+fn cheapest(plans: BTreeMap<u128, BindingOrder>) -> BTreeMap<u128, BindingOrder> {
     if plans.len() <= BEAM {
         return plans;
     }
-    let mut plans: Vec<(u128, Plan)> = plans.into_iter().collect();
+    let mut plans: Vec<(u128, BindingOrder)> = plans.into_iter().collect();
     plans.sort_by(|(_, a), (_, b)| a.cost.total_cmp(&b.cost));
     plans.truncate(BEAM);
     plans.into_iter().collect()

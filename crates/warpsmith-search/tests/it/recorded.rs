@@ -2,7 +2,9 @@
 
 use proptest::prelude::*;
 use warpsmith_search::recorded::{Failure, Measured, Recorded};
-use warpsmith_search::simulate::{Course, Methodology, Summary, quality, random_exact, replay};
+use warpsmith_search::simulate::{
+    Course, Methodology, QualitySummary, quality, random_exact, replay,
+};
 use warpsmith_search::{SpaceSpec, Strategy};
 
 use crate::simulated::show;
@@ -182,7 +184,7 @@ fn the_closed_form_of_random_search_is_what_random_search_does() {
             })
             .collect();
         let (found, exact) =
-            (Summary::of(&qualities).expect("repeats"), random_exact(&recorded, k));
+            (QualitySummary::of(&qualities).expect("repeats"), random_exact(&recorded, k));
         let close = |a: f64, b: f64| (a - b).abs() <= 4.0 * found.sem + 1e-9;
         assert!(close(found.mean, exact.mean), "after {k}: {found:?}, exactly {exact:?}");
         assert!((found.median - exact.median).abs() < 0.1, "after {k}: {found:?}, {exact:?}");

@@ -9,7 +9,7 @@ use warpsmith_model::{
     Finding, Job, LabId, Measurement, Outcome, StopReason, Trial, TrialId, Value,
 };
 use warpsmith_search::{
-    Evolution, Proposal, Proposer, Space, Strategy, StrategyConfig, score, strategy,
+    EvolutionarySettings, Proposal, Proposer, Space, Strategy, StrategyConfig, score, strategy,
 };
 
 /// Tells a proposer what became of a candidate.
@@ -95,7 +95,7 @@ pub(crate) fn config(seed: u64) -> StrategyConfig {
         fidelity: Fidelity::Rank,
         seeds: Vec::new(),
         expand: Vec::new(),
-        evolution: Evolution::STANDARD,
+        evolution: EvolutionarySettings::STANDARD,
     }
 }
 

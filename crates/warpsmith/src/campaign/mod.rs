@@ -3,8 +3,8 @@
 //! Every step asks the evidence first and does only what is missing, so resuming a run is doing it
 //! again. A trial is durable before anyone learns from it.
 
-mod decide;
 pub(crate) mod evolve;
+mod finals;
 mod objective;
 mod priors;
 mod profile;
@@ -44,7 +44,7 @@ const RANKING_BUDGET_S: f64 = 0.2;
 /// Seconds of timing on one workload, for the record.
 const RECORD_BUDGET_S: f64 = 1.0;
 
-pub(crate) use decide::{Finalists, Winner, missing_words};
+pub(crate) use finals::{ConfiguredKernel, Finalists, missing_words};
 pub(crate) use restore::restore;
 pub(crate) use steps::{Interrupted, Pace, kernel_of, refuse_front, rung_of};
 pub(crate) use until::check_until;

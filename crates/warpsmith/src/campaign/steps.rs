@@ -13,14 +13,15 @@ use warpsmith_model::{
     Params, Trial, Value, suggest, units,
 };
 use warpsmith_search::{
-    Evolution, Proposal, Proposer, Score, Space, Strategy, StrategyConfig, score, strategy,
+    EvolutionarySettings, Proposal, Proposer, Score, Space, Strategy, StrategyConfig, score,
+    strategy,
 };
 
 use super::Campaign;
 use super::objective::{ObjectiveScore, medians};
-use super::until::Stop;
+use super::until::StopCondition;
 use crate::output::{Progress, say};
-use crate::pool::Spent;
+use crate::pool::TimeSpent;
 
 /// The user asked to stop; everything so far is recorded.
 #[derive(Debug, thiserror::Error)]
@@ -29,7 +30,7 @@ pub struct Interrupted;
 
 /// How long a search may go on.
 #[derive(Clone, Copy, Debug)]
-pub struct Budget {
+pub struct SearchBudget {
     /// Trials at most, those already stored included.
     pub trials: u64,
     /// Seconds at most, from the beginning or from being resumed; compiling counts.
@@ -162,14 +163,14 @@ impl Campaign {
             fidelity: Fidelity::Micro,
             seeds: self.author_seed(kernel),
             expand: Vec::new(),
-            evolution: Evolution::STANDARD,
+            evolution: EvolutionarySettings::STANDARD,
         };
         let proposer = strategy(kind, Arc::new(space), config)?;
         let plan = SearchPlan {
             name: "micro",
             fidelity: Fidelity::Micro,
             workloads,
-            budget: Budget { trials: limit, seconds: f64::INFINITY },
+            budget: SearchBudget { trials: limit, seconds: f64::INFINITY },
             objective: Objective::Time,
             stops: Vec::new(),
         };
@@ -181,11 +182,13 @@ impl Campaign {
         &mut self,
         kernel: &Kernel,
         seeds: Vec<Proposal>,
-        stops: &[Stop],
+        stops: &[StopCondition],
     ) -> Result<Vec<Trial>> {
         let workloads = self.served(kernel)?;
-        let whole =
-            Budget { trials: self.settings.budget_trials.into(), seconds: self.settings.budget_s };
+        let whole = SearchBudget {
+            trials: self.settings.budget_trials.into(),
+            seconds: self.settings.budget_s,
+        };
         if self.settings.objective != Objective::Dispatch {
             return self.tune_for("tune", kernel, &seeds, workloads, whole, stops);
         }
@@ -197,7 +200,7 @@ impl Campaign {
         for (idx, workload) in workloads.iter().enumerate() {
             let left = (workloads.len() - idx) as u64;
             let spent = trials.len() as u64;
-            let share = Budget {
+            let share = SearchBudget {
                 trials: (whole.trials.saturating_sub(spent) / left).max(1),
                 seconds: (whole.seconds - started.elapsed().as_secs_f64()) / left as f64,
             };
@@ -219,8 +222,8 @@ impl Campaign {
         kernel: &Kernel,
         seeds: &[Proposal],
         workloads: Vec<String>,
-        budget: Budget,
-        stops: &[Stop],
+        budget: SearchBudget,
+        stops: &[StopCondition],
     ) -> Result<Vec<Trial>> {
         let space = self.space(kernel)?;
         let trials = u128::from(budget.trials).min(space.len()) as u64;
@@ -234,14 +237,14 @@ impl Campaign {
             fidelity: Fidelity::Rank,
             seeds,
             expand: kernel.expand.clone(),
-            evolution: Evolution::STANDARD,
+            evolution: EvolutionarySettings::STANDARD,
         };
         let proposer = strategy(kind, Arc::new(space), config)?;
         let plan = SearchPlan {
             name,
             fidelity: Fidelity::Rank,
             workloads,
-            budget: Budget { trials, ..budget },
+            budget: SearchBudget { trials, ..budget },
             objective: self.settings.objective,
             stops: stops.to_vec(),
         };
@@ -273,9 +276,10 @@ impl Campaign {
             && started.elapsed().as_secs_f64() < budget.seconds
         {
             self.stop_if_asked()?;
-            let asks_model = stops.iter().any(Stop::asks_model);
+            let asks_model = stops.iter().any(StopCondition::asks_model);
             let outlook = if asks_model { proposer.outlook() } else { None };
-            let is_met = |stop: &&Stop| stop.is_met(trials.best(), trials.since(), outlook);
+            let is_met =
+                |stop: &&StopCondition| stop.is_met(trials.best(), trials.since(), outlook);
             if let Some(met) = stops.iter().find(is_met) {
                 say(format!("  {name} ends early: {} holds", met.words()));
                 break;
@@ -476,7 +480,7 @@ pub struct Pace {
 }
 
 impl Pace {
-    fn new(trials: usize, took: Duration, spent: Spent) -> Self {
+    fn new(trials: usize, took: Duration, spent: TimeSpent) -> Self {
         Self {
             trials,
             seconds: took.as_secs_f64(),
@@ -504,9 +508,9 @@ struct SearchPlan<'a> {
     name: &'a str,
     fidelity: Fidelity,
     workloads: Vec<String>,
-    budget: Budget,
+    budget: SearchBudget,
     objective: Objective,
-    stops: Vec<Stop>,
+    stops: Vec<StopCondition>,
 }
 
 /// The trials of a search, and which of them is the best so far: to look through all of them for each

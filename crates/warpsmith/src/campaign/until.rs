@@ -23,13 +23,13 @@ const BASELINE_BUDGET_S: f64 = 0.6;
 
 /// A condition with everything that it depends on.
 #[derive(Clone, Debug)]
-pub struct Stop {
+pub struct StopCondition {
     until: Until,
     /// The times at which the best is good enough, by workload; none for a condition on progress.
     target_s: BTreeMap<String, f64>,
 }
 
-impl Stop {
+impl StopCondition {
     /// Says whether it depends on what the strategy expects.
     pub fn asks_model(&self) -> bool {
         matches!(self.until, Until::Expected { .. })
@@ -100,7 +100,7 @@ pub fn check_until(lab: &Lab, settings: &RunSettings) -> Result<()> {
 
 impl Campaign {
     /// Prepares the conditions that end the search of a kernel; measures what they refer to.
-    pub fn stops(&mut self, kernel: &Kernel) -> Result<Vec<Stop>> {
+    pub fn stops(&mut self, kernel: &Kernel) -> Result<Vec<StopCondition>> {
         let mut stops = Vec::new();
         for until in self.settings.until.clone() {
             let target_s = match &until {
@@ -112,7 +112,7 @@ impl Campaign {
                     times
                 }
             };
-            stops.push(Stop { until, target_s });
+            stops.push(StopCondition { until, target_s });
         }
         Ok(stops)
     }
@@ -202,9 +202,9 @@ mod tests {
     use super::*;
     use crate::campaign::testing::{Conditions, trial};
 
-    fn stop(text: &str, target_s: &[(&str, f64)]) -> Stop {
+    fn stop(text: &str, target_s: &[(&str, f64)]) -> StopCondition {
         let target_s = target_s.iter().map(|(name, time_s)| (name.to_string(), *time_s)).collect();
-        Stop { until: text.parse().expect("a condition"), target_s }
+        StopCondition { until: text.parse().expect("a condition"), target_s }
     }
 
     #[test]

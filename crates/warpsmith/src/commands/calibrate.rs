@@ -6,7 +6,7 @@ use anyhow::{Result, bail};
 use clap::Args;
 use warpsmith_device::cpu::{Cpu, CpuConfig};
 use warpsmith_gate::corpus::CorpusOptions;
-use warpsmith_gate::corpus::calibrate::{PlainOffset, Proposal, plain_offsets, propose};
+use warpsmith_gate::corpus::calibrate::{PlainOffset, ProposedTolerances, plain_offsets, propose};
 use warpsmith_model::Lab;
 use warpsmith_model::lab::Inputs;
 
@@ -63,7 +63,7 @@ pub fn run(context: &Context, arguments: CalibrateArgs) -> Result<()> {
 fn as_json(
     lab: &Lab,
     offsets: &[PlainOffset],
-    proposal: &Proposal,
+    proposal: &ProposedTolerances,
     safety: f64,
     seed: u64,
 ) -> serde_json::Value {
@@ -95,7 +95,7 @@ fn as_json(
     })
 }
 
-fn print(lab: &Lab, offsets: &[PlainOffset], proposal: &Proposal, safety: f64) {
+fn print(lab: &Lab, offsets: &[PlainOffset], proposal: &ProposedTolerances, safety: f64) {
     let headings = ["inputs", "plain is off by", "allowed now", "proposed", "worst on"];
     let mut table = Table::new(&headings, &[1, 2, 3]);
     let pair = |element: f64, norm: f64| format!("{element:.1} / {norm:.2}");

@@ -14,7 +14,7 @@ use warpsmith_model::{
 };
 
 use super::{CliFailure, Context, check, check_workloads, plain_settings, summary, with_campaign};
-use crate::campaign::{Campaign, Winner, kernel_of, missing_words, require_sanitizers};
+use crate::campaign::{Campaign, ConfiguredKernel, kernel_of, missing_words, require_sanitizers};
 use crate::labdir;
 use crate::output::{DIM, Table, WARN, json, paint, result, say, wrapped};
 
@@ -149,7 +149,7 @@ fn gate(campaign: &mut Campaign, names: &[String]) -> Result<Vec<Json>> {
     Ok(gates)
 }
 
-fn gate_json(winner: &Winner, trial: &Trial) -> Json {
+fn gate_json(winner: &ConfiguredKernel, trial: &Trial) -> Json {
     serde_json::json!({
         "kernel": winner.kernel.name, "params": winner.params, "trial": trial.id,
         "verdict": trial.outcome.verdict(), "notes": trial.notes,
@@ -157,7 +157,7 @@ fn gate_json(winner: &Winner, trial: &Trial) -> Json {
 }
 
 /// The kernels among those who are compared; with nobody named, the front or the last rung.
-fn kernels_among(campaign: &Campaign, names: &[String]) -> Result<Vec<Winner>> {
+fn kernels_among(campaign: &Campaign, names: &[String]) -> Result<Vec<ConfiguredKernel>> {
     let lab = &campaign.loaded.lab;
     if names.is_empty() {
         let last = lab.kernels.last();
@@ -283,7 +283,7 @@ pub fn contender(campaign: &Campaign, name: &str) -> Result<ContenderRequest> {
 }
 
 /// Finds a candidate that is no baseline, and what it is called in tables.
-fn candidate(campaign: &Campaign, name: &str) -> Result<(Winner, String)> {
+fn candidate(campaign: &Campaign, name: &str) -> Result<(ConfiguredKernel, String)> {
     if let Some(run) = name.strip_prefix("run:") {
         let winner = campaign.winner_of(run)?;
         let label = format!("{} of {run}", winner.kernel.name);
@@ -298,7 +298,7 @@ fn candidate(campaign: &Campaign, name: &str) -> Result<(Winner, String)> {
 }
 
 /// Finds a kernel by `NAME` or `NAME:P=V,P=V`.
-pub fn kernel_named(campaign: &Campaign, name: &str) -> Result<Winner> {
+pub fn kernel_named(campaign: &Campaign, name: &str) -> Result<ConfiguredKernel> {
     let (kernel, params) = kernel_with_params(&campaign.loaded.lab, name)?;
     Ok(campaign.winner(&kernel, &params))
 }

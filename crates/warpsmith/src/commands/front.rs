@@ -16,7 +16,7 @@ use warpsmith_model::{
 };
 
 use super::{CliFailure, Context, compare, plain_settings, summary, with_campaign};
-use crate::campaign::{Campaign, Winner, passed};
+use crate::campaign::{Campaign, ConfiguredKernel, passed};
 use crate::output::{DIM, Table, WARN, paint, result, say};
 
 /// Choose the fastest kernel for every workload, and make the choice the lab's front
@@ -145,9 +145,9 @@ fn check_early(lab: &Lab, exact: &[String], path: &Path) -> Result<()> {
 }
 
 /// Finds who may be chosen, without repetition.
-fn considered(campaign: &Campaign, names: &[String]) -> Result<Vec<Winner>> {
-    let mut found: Vec<Winner> = Vec::new();
-    let mut add = |winner: Winner| {
+fn considered(campaign: &Campaign, names: &[String]) -> Result<Vec<ConfiguredKernel>> {
+    let mut found: Vec<ConfiguredKernel> = Vec::new();
+    let mut add = |winner: ConfiguredKernel| {
         if !found
             .iter()
             .any(|it| it.kernel.name == winner.kernel.name && it.params == winner.params)
@@ -251,7 +251,7 @@ impl Earlier {
 }
 
 /// A route of the front's file.
-struct Line<'a> {
+struct RouteLine<'a> {
     /// What is said above it.
     words: String,
     near: &'a [(String, i64)],
@@ -268,7 +268,7 @@ fn text(
     earlier: Option<&Earlier>,
 ) -> Result<String> {
     let lab = &campaign.loaded.lab;
-    let mut chosen: Vec<Line> = Vec::new();
+    let mut chosen: Vec<RouteLine> = Vec::new();
     for choice in choices {
         let ContenderKind::Kernel { kernel, params, .. } =
             &record.contenders[choice.contender].kind
@@ -280,7 +280,7 @@ fn text(
         })?;
         let workload = lab.workload(&choice.workload).context("workloads are the lab's")?;
         let words = format!("{}: {}", workload.name, units::time(choice.time_s.mid));
-        chosen.push(Line { words, near: &workload.axes, kernel, params });
+        chosen.push(RouteLine { words, near: &workload.axes, kernel, params });
     }
     let mut lines = Vec::new();
     for route in earlier.iter().flat_map(|earlier| &earlier.front.routes) {
@@ -294,7 +294,7 @@ fn text(
                     (Some(name), None) => name.clone(),
                     (None, _) => "A shape that the lab does not name".to_string(),
                 };
-                Line { words, near: &route.near, kernel: &route.kernel, params: &route.params }
+                RouteLine { words, near: &route.near, kernel: &route.kernel, params: &route.params }
             }
         };
         lines.push(line);
@@ -315,7 +315,7 @@ fn text(
         campaign.environment.device.name,
         exact.join(", ")
     );
-    for Line { words, near, kernel, params } in lines {
+    for RouteLine { words, near, kernel, params } in lines {
         let axes: Vec<String> =
             near.iter().map(|(name, value)| format!("{name} = {value}")).collect();
         write!(

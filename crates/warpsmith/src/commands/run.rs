@@ -8,7 +8,7 @@ use warpsmith_model::{Goal, Objective, Params, RunSettings, Trial};
 
 use super::replace::{Product, refuse_other};
 use super::{Context, SearchArgs, summary, with_campaign};
-use crate::campaign::{Campaign, Winner};
+use crate::campaign::{Campaign, ConfiguredKernel};
 use crate::output::{json, result, say};
 
 /// Do the whole job on a lab: prove, rank, tune, verify, compare, report
@@ -95,7 +95,7 @@ pub fn whole_job(campaign: &mut Campaign, report: Option<PathBuf>) -> Result<sum
 pub fn search_and_verify(
     campaign: &mut Campaign,
     kernel: &warpsmith_model::lab::Kernel,
-) -> Result<(Winner, Trial)> {
+) -> Result<(ConfiguredKernel, Trial)> {
     if kernel.tunables.is_empty() {
         let winner = campaign.winner(kernel, &Params::default());
         let finalists = crate::campaign::Finalists { ranked: vec![winner] };

@@ -9,7 +9,9 @@ use anyhow::{Context as _, Result, bail};
 use clap::Args;
 use warpsmith_model::Until;
 use warpsmith_model::rng::Rng;
-use warpsmith_search::simulate::{Course, Methodology, Summary, quality, random_exact, replay};
+use warpsmith_search::simulate::{
+    Course, Methodology, QualitySummary, quality, random_exact, replay,
+};
 use warpsmith_search::{Recorded, Strategy};
 
 use super::Context;
@@ -230,22 +232,22 @@ fn after(course: &[f64], evaluations: usize) -> f64 {
     course[evaluations.min(course.len()) - 1]
 }
 
-fn summary(caches: &[Cache], courses: &Courses, budget: usize) -> Summary {
+fn summary(caches: &[Cache], courses: &Courses, budget: usize) -> QualitySummary {
     let recorded = &caches[courses.cache].recorded;
     let qualities: Vec<f64> =
         courses.best_ms.iter().map(|course| quality(recorded, after(course, budget))).collect();
-    Summary::of(&qualities).expect("at least one repeat was asked for")
+    QualitySummary::of(&qualities).expect("at least one repeat was asked for")
 }
 
 /// Returns how good searches are where a condition ends them, and the mean of their evaluations.
-fn ending(caches: &[Cache], courses: &Courses, condition: usize) -> (Summary, f64) {
+fn ending(caches: &[Cache], courses: &Courses, condition: usize) -> (QualitySummary, f64) {
     let recorded = &caches[courses.cache].recorded;
     let ends = &courses.ends[condition];
     let ended = courses.best_ms.iter().zip(ends);
     let qualities: Vec<f64> =
         ended.map(|(course, end)| quality(recorded, after(course, *end))).collect();
     let evaluations = ends.iter().sum::<usize>() as f64 / ends.len() as f64;
-    (Summary::of(&qualities).expect("at least one repeat was asked for"), evaluations)
+    (QualitySummary::of(&qualities).expect("at least one repeat was asked for"), evaluations)
 }
 
 fn document(
@@ -254,7 +256,7 @@ fn document(
     conditions: &[Until],
     arguments: &SimulateArgs,
 ) -> serde_json::Value {
-    let row = |cache: &str, strategy: &str, budget: usize, repeats: usize, s: Summary| {
+    let row = |cache: &str, strategy: &str, budget: usize, repeats: usize, s: QualitySummary| {
         serde_json::json!({
             "cache": cache, "strategy": strategy, "budget": budget, "repeats": repeats,
             "mean": s.mean, "sem": s.sem, "median": s.median, "p10": s.p10, "worst": s.worst,
@@ -327,12 +329,12 @@ fn tables(caches: &[Cache], courses: &[Courses], arguments: &SimulateArgs) {
         add(means.entry("random_exact").or_default(), &random, caches.len());
         for courses in courses.iter().filter(|courses| courses.cache == idx) {
             let name = courses.strategy.name();
-            let summaries: Vec<Summary> =
+            let summaries: Vec<QualitySummary> =
                 arguments.budget.iter().map(|budget| summary(caches, courses, *budget)).collect();
             let mut cells = vec![String::new(), name.to_string()];
             let mut all: Vec<f64> = summaries.iter().map(|summary| summary.mean).collect();
             cells.extend(summaries.iter().zip(&random).map(|(summary, random)| {
-                let Summary { mean, sem, .. } = summary;
+                let QualitySummary { mean, sem, .. } = summary;
                 let style = if mean < random { BAD } else { GOOD };
                 format!(
                     "{} {}",
@@ -370,7 +372,7 @@ fn endings_table(caches: &[Cache], courses: &[Courses], conditions: &[Until]) {
     let mut table = Table::new(&headings, &[3, 4]);
     for courses in courses {
         for (idx, until) in conditions.iter().enumerate() {
-            let (Summary { mean, sem, .. }, evaluations) = ending(caches, courses, idx);
+            let (QualitySummary { mean, sem, .. }, evaluations) = ending(caches, courses, idx);
             table.row(vec![
                 caches[courses.cache].name.clone(),
                 courses.strategy.name().to_string(),

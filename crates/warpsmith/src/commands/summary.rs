@@ -13,7 +13,7 @@ use warpsmith_model::{
 };
 
 use super::winner::WinnerTable;
-use crate::campaign::{Campaign, Pace, Winner, missing_words};
+use crate::campaign::{Campaign, ConfiguredKernel, Pace, missing_words};
 use crate::output::{BAD, BOLD, DIM, GOOD, Table, WARN, fits, paint, say, wrapped};
 
 /// What a campaign found.
@@ -22,7 +22,7 @@ pub struct Summary {
     run: String,
     lab: String,
     /// Who won.
-    pub winner: Winner,
+    pub winner: ConfiguredKernel,
     /// Its verification.
     pub full: Trial,
     /// The winner and its times as the evidence has them, which everybody else reads too.
@@ -39,7 +39,7 @@ impl Summary {
     /// Gathers it.
     pub fn of(
         campaign: &Campaign,
-        winner: &Winner,
+        winner: &ConfiguredKernel,
         full: &Trial,
         comparison: Option<ComparisonRecord>,
         ceilings: Ceilings,

@@ -16,7 +16,7 @@ use warpsmith_model::{
 use warpsmith_search::evolve::{Rejected, diagnosis, failure};
 use warpsmith_search::score;
 
-use super::board::{Board, Place};
+use super::board::{Board, BoardEntry};
 use crate::campaign::missing_words;
 use crate::commands::{profile, summary};
 
@@ -216,7 +216,7 @@ pub fn compared(
 pub fn board(lab_name: &str, fidelity: Fidelity, board: &Board, limit: usize) -> Reply {
     let gate = gate_name(fidelity);
     let best_s = board.places.first().map(|first| first.score_s.mid);
-    let row = |(idx, place): (usize, &Place)| {
+    let row = |(idx, place): (usize, &BoardEntry)| {
         json!({
             "place": idx + 1, "trial": place.trial, "run": place.run, "kernel": place.kernel,
             "params": place.params, "by": place.origin, "time_s": place.score_s,
@@ -475,7 +475,7 @@ fn next_step(it: &Evaluation<'_>) -> String {
     }
 }
 
-fn first_other<'a>(it: &Evaluation<'a>) -> Option<&'a Place> {
+fn first_other<'a>(it: &Evaluation<'a>) -> Option<&'a BoardEntry> {
     it.board.places.iter().find(|place| place.trial != it.trial.id)
 }
 

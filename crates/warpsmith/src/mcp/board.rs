@@ -20,14 +20,14 @@ pub struct Board {
     /// The workloads that a score covers.
     pub workloads: Vec<String>,
     /// The places.
-    pub places: Vec<Place>,
+    pub places: Vec<BoardEntry>,
     /// Passed trials without a time on every workload.
     pub n_unranked: usize,
 }
 
 /// A place on a board.
 #[derive(Clone, Debug)]
-pub struct Place {
+pub struct BoardEntry {
     /// The trial.
     pub trial: TrialId,
     /// The run that it is of.
@@ -82,7 +82,7 @@ pub fn ranked(
     let place = |entry: &Entry<'_>| {
         let trial = entry.trial;
         let run = run_of.get(&trial.id)?.clone();
-        Some(Place {
+        Some(BoardEntry {
             trial: trial.id,
             run,
             kernel: trial.kernel.clone(),

@@ -15,14 +15,14 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::answers::Reply;
 use super::catalog::Catalog;
-use super::session::Session;
+use super::session::McpSession;
 use crate::campaign::Interrupted;
 use crate::interrupt::Interrupt;
 use crate::output::say;
 use crate::project::Project;
 
 /// What a job does with the session; it says what it is doing to `Watch`.
-pub type Work = Box<dyn FnOnce(&mut Session, &Watch) -> Result<Reply> + Send>;
+pub type Work = Box<dyn FnOnce(&mut McpSession, &Watch) -> Result<Reply> + Send>;
 
 /// How often what a stopped job started is looked for again: it may have been starting something.
 const KILL_EVERY: Duration = Duration::from_millis(50);
@@ -62,13 +62,13 @@ pub struct Evaluator {
 
 #[derive(Debug)]
 struct Shared {
-    line: Mutex<Line>,
+    line: Mutex<WaitingQueue>,
     changed: Condvar,
     interrupt: Interrupt,
 }
 
 #[derive(Default)]
-struct Line {
+struct WaitingQueue {
     waiting: VecDeque<Job>,
     running: Option<u64>,
     handed_in: u64,
@@ -76,9 +76,9 @@ struct Line {
     has_ended: bool,
 }
 
-impl std::fmt::Debug for Line {
+impl std::fmt::Debug for WaitingQueue {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Line")
+        f.debug_struct("WaitingQueue")
             .field("waiting", &self.waiting.len())
             .field("running", &self.running)
             .finish_non_exhaustive()
@@ -101,7 +101,7 @@ impl Evaluator {
             changed: Condvar::new(),
             interrupt: interrupt.clone(),
         });
-        let session = Session::new(project, catalog, interrupt);
+        let session = McpSession::new(project, catalog, interrupt);
         let thread = std::thread::Builder::new()
             .name("evaluator".to_string())
             .spawn({
@@ -193,13 +193,13 @@ impl Job {
 }
 
 impl Shared {
-    fn line(&self) -> MutexGuard<'_, Line> {
+    fn line(&self) -> MutexGuard<'_, WaitingQueue> {
         self.line.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Waits for a job; none when there will be no more.
     fn next(&self) -> Option<Job> {
-        let wait = |line: &mut Line| line.waiting.is_empty() && !line.is_stopped;
+        let wait = |line: &mut WaitingQueue| line.waiting.is_empty() && !line.is_stopped;
         let waited = self.changed.wait_while(self.line(), wait);
         let mut line = waited.unwrap_or_else(PoisonError::into_inner);
         let job = line.waiting.pop_front()?;
@@ -209,7 +209,7 @@ impl Shared {
     }
 }
 
-fn work_through(shared: &Shared, mut session: Session) {
+fn work_through(shared: &Shared, mut session: McpSession) {
     while let Some(Job { number: _, work, watch, done }) = shared.next() {
         let outcome = catch_unwind(AssertUnwindSafe(|| work(&mut session, &watch)));
         shared.line().running = None;

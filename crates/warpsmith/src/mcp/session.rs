@@ -28,7 +28,7 @@ use crate::project::Project;
 
 /// A session and the campaign that it has open.
 #[derive(Debug)]
-pub struct Session {
+pub struct McpSession {
     project: Project,
     catalog: Catalog,
     interrupt: Interrupt,
@@ -37,14 +37,14 @@ pub struct Session {
 
 /// A candidate as it was asked for.
 #[derive(Debug)]
-struct Candidate {
+struct RequestedCandidate {
     kernel: Kernel,
     params: Params,
     /// What is recorded beside the trial of a source that the lab does not have.
     source: Option<SourceRecord>,
 }
 
-impl Session {
+impl McpSession {
     /// Makes a session; nothing is started before it is needed.
     pub fn new(project: &Project, catalog: &Catalog, interrupt: Interrupt) -> Self {
         let (project, catalog) = (project.clone(), catalog.clone());
@@ -94,7 +94,11 @@ impl Session {
             (Fidelity::Rank, Some(_)) => {
                 watch.say(format!("measuring `{}` to compare with", base.name));
                 let (kernel, params) = (base.clone(), base.default.clone());
-                Some(evaluated(campaign, &Candidate { kernel, params, source: None }, fidelity)?)
+                Some(evaluated(
+                    campaign,
+                    &RequestedCandidate { kernel, params, source: None },
+                    fidelity,
+                )?)
             }
             _ => None,
         };
@@ -143,7 +147,7 @@ impl Session {
             return Ok(answers::cpu_profile(lab, &trial, &ceilings, log.as_deref()));
         }
         watch.say("running the candidate under the profiler");
-        let Candidate { kernel, params, .. } = &candidate;
+        let RequestedCandidate { kernel, params, .. } = &candidate;
         let profiled = profile::profile_kernel(campaign, kernel, params, &arguments.workloads)?;
         answers::profiled(&trial, &profiled)
     }
@@ -207,7 +211,10 @@ impl Session {
 }
 
 /// Makes the candidate that was asked for, or says why the source is none. Needs nothing to be started.
-fn candidate(loaded: &LoadedLab, asked: &CandidateArgs) -> Result<Result<Candidate, Rejected>> {
+fn candidate(
+    loaded: &LoadedLab,
+    asked: &CandidateArgs,
+) -> Result<Result<RequestedCandidate, Rejected>> {
     let base = kernel_of(&loaded.lab, &asked.kernel)?;
     let source = match (&asked.source, &asked.file) {
         (Some(_), Some(_)) => bail!("both `source` and `file` are given; give one of them"),
@@ -223,7 +230,7 @@ fn candidate(loaded: &LoadedLab, asked: &CandidateArgs) -> Result<Result<Candida
             );
         }
         let params = params(base, &asked.params)?;
-        return Ok(Ok(Candidate { kernel: base.clone(), params, source: None }));
+        return Ok(Ok(RequestedCandidate { kernel: base.clone(), params, source: None }));
     };
     let base = rung_of(&loaded.lab, &asked.kernel)?;
     let title = asked.title.clone().unwrap_or_default();
@@ -244,7 +251,7 @@ fn candidate(loaded: &LoadedLab, asked: &CandidateArgs) -> Result<Result<Candida
         source: BlobId::of(source.as_bytes()),
         tunables: declared.into_iter().map(tunable_record).collect(),
     };
-    Ok(Ok(Candidate { kernel, params, source: Some(record) }))
+    Ok(Ok(RequestedCandidate { kernel, params, source: Some(record) }))
 }
 
 fn tunable_record(tunable: Tunable) -> TunableRecord {
@@ -259,8 +266,8 @@ fn params(kernel: &Kernel, asked: &BTreeMap<String, Value>) -> Result<Params> {
 }
 
 /// Refuses parameters that the contract forbids or this machine cannot build.
-fn check_params(campaign: &Campaign, candidate: &Candidate) -> Result<()> {
-    let Candidate { kernel, params, .. } = candidate;
+fn check_params(campaign: &Campaign, candidate: &RequestedCandidate) -> Result<()> {
+    let RequestedCandidate { kernel, params, .. } = candidate;
     if let Some(reason) = campaign.unavailable(kernel, params) {
         bail!("`{}` cannot be built here: {reason}", kernel.name);
     }
@@ -275,8 +282,12 @@ fn check_params(campaign: &Campaign, candidate: &Candidate) -> Result<()> {
 }
 
 /// Records what a candidate's kernel is made of and evaluates it.
-fn evaluated(campaign: &mut Campaign, candidate: &Candidate, fidelity: Fidelity) -> Result<Trial> {
-    let Candidate { kernel, params, source } = candidate;
+fn evaluated(
+    campaign: &mut Campaign,
+    candidate: &RequestedCandidate,
+    fidelity: Fidelity,
+) -> Result<Trial> {
+    let RequestedCandidate { kernel, params, source } = candidate;
     let is_authors = source.is_none() && *params == kernel.default;
     let origin = if is_authors { Origin::Seed } else { Origin::Manual };
     // Before the trial, so that a trial on record can always be made a kernel again.

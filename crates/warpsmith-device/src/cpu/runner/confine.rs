@@ -16,7 +16,7 @@ use seccompiler::{
 };
 
 use crate::cpu::layout::{ARENA_ALIGNMENT, LEAD_BYTES};
-use crate::cpu::plan::Plan;
+use crate::cpu::plan::RunnerPlan;
 use crate::sys::process::limit;
 
 /// What a candidate may allocate beside its tensors and scratch buffers.
@@ -76,7 +76,7 @@ pub(super) fn mapped_bytes() -> Result<u64, String> {
 
 /// Limits memory beyond the arena and what was mapped before it, files, processes and processor time,
 /// which the worker limits further, launch by launch.
-pub(super) fn limit_resources(plan: &Plan, mapped: u64) -> Result<(), String> {
+pub(super) fn limit_resources(plan: &RunnerPlan, mapped: u64) -> Result<(), String> {
     let named = |name: &'static str| move |error| format!("{name}: {error}");
     let arena = (LEAD_BYTES + ARENA_ALIGNMENT + plan.arena_bytes) as u64;
     let heaps = HEAP_RESERVE_BYTES * plan.cpus.len() as u64;

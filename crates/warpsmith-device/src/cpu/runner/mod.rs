@@ -1,7 +1,7 @@
 //! The process that a candidate runs in.
 //!
 //! A runner is the worker's own executable, started afresh, so nothing that the worker knows (inputs
-//! of other sessions, expected outputs, the clock) was ever in its memory. It receives a [`Plan`] and
+//! of other sessions, expected outputs, the clock) was ever in its memory. It receives a [`RunnerPlan`] and
 //! open files over a socket, builds its memory, starts its threads, gives up every right that it does
 //! not need, loads the candidate without running anything of it, gives up the rights that loading took,
 //! in every thread, calls the candidate's constructors, and serves commands from the control page until
@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use crate::cpu::control::{ControlPage, stage};
 use crate::cpu::elf::Deferred;
 use crate::cpu::layout::{ARENA_ALIGNMENT, LEAD_BYTES};
-use crate::cpu::plan::{Hello, OverlayPlan, Plan, ProgramPlan, Source};
+use crate::cpu::plan::{Hello, OverlayPlan, ProgramPlan, RunnerPlan, Source};
 use crate::sys::memory::{Mapping, Overlay};
 use crate::sys::{check, futex, process, socket};
 
@@ -52,10 +52,10 @@ pub fn runner_main() -> ! {
     };
     match outcome {
         Ok(()) => page.control().report(stage::READY, ""),
-        Err(Failure::NotLoadable(message)) => {
+        Err(RunnerFailure::NotLoadable(message)) => {
             page.control().report(stage::NOT_LOADABLE, &message);
         }
-        Err(Failure::Broken(doing, error)) => {
+        Err(RunnerFailure::Broken(doing, error)) => {
             page.control().report(stage::BROKEN, &format!("{doing}: {error}"));
         }
     }
@@ -68,7 +68,7 @@ pub fn runner_main() -> ! {
 
 /// What a worker sent.
 struct Received {
-    plan: Plan,
+    plan: RunnerPlan,
     no_landlock: Option<String>,
     /// Which privileges could not be given up.
     privileged: Option<String>,
@@ -80,14 +80,14 @@ struct Received {
 }
 
 /// Why a runner cannot serve.
-enum Failure {
+enum RunnerFailure {
     NotLoadable(String),
     Broken(&'static str, io::Error),
 }
 
 /// Names what was being done when an error came.
-fn broken(doing: &'static str) -> impl Fn(io::Error) -> Failure {
-    move |error| Failure::Broken(doing, error)
+fn broken(doing: &'static str) -> impl Fn(io::Error) -> RunnerFailure {
+    move |error| RunnerFailure::Broken(doing, error)
 }
 
 fn receive() -> io::Result<Received> {
@@ -102,7 +102,7 @@ fn receive() -> io::Result<Received> {
     process::die_with_parent()?;
     process::forgo_new_privileges()?;
     let no_landlock = confine::close_file_system().err();
-    let plan: Plan = socket::receive_message(&mut socket)?;
+    let plan: RunnerPlan = socket::receive_message(&mut socket)?;
     // SAFETY: has no preconditions.
     if unsafe { libc::getppid() } != plan.worker as libc::pid_t {
         return Err(io::Error::other("the worker ended before its runner began"));
@@ -114,7 +114,7 @@ fn receive() -> io::Result<Received> {
     Ok(Received { plan, no_landlock, privileged, mapped, page, files, socket })
 }
 
-fn prepare(received: Received) -> Result<(), Failure> {
+fn prepare(received: Received) -> Result<(), RunnerFailure> {
     let Received { plan, no_landlock, privileged, mapped, page, files, mut socket } = received;
     let arena = build_arena(&plan, &files).map_err(broken("building the arena"))?;
     let protected = arena as u64..(arena + plan.arena_bytes) as u64;
@@ -162,7 +162,7 @@ fn prepare(received: Received) -> Result<(), Failure> {
     // computing does not take.
     if let Ok(filter) = &filter {
         confine::install(filter).map_err(|why| {
-            Failure::Broken("giving up the rights that loading took", io::Error::other(why))
+            RunnerFailure::Broken("giving up the rights that loading took", io::Error::other(why))
         })?;
     }
     loaded.construct(&program.deferred);
@@ -176,7 +176,7 @@ fn prepare(received: Received) -> Result<(), Failure> {
 }
 
 /// Reserves the arena, puts everything into it, and returns its first address.
-fn build_arena(plan: &Plan, files: &[OwnedFd]) -> io::Result<usize> {
+fn build_arena(plan: &RunnerPlan, files: &[OwnedFd]) -> io::Result<usize> {
     let reservation = Mapping::reserve(LEAD_BYTES + ARENA_ALIGNMENT + plan.arena_bytes)?;
     let reserved = reservation.start().as_ptr() as usize;
     let start = (reserved + LEAD_BYTES).next_multiple_of(ARENA_ALIGNMENT);
@@ -220,27 +220,27 @@ struct LoadedArtifact {
 
 /// Loads the artifact and finds the entries of its launches. What it needs is loaded first, so that no
 /// constructor of a library calls a function that the artifact defines.
-fn load(artifact: RawFd, program: &ProgramPlan) -> Result<LoadedArtifact, Failure> {
+fn load(artifact: RawFd, program: &ProgramPlan) -> Result<LoadedArtifact, RunnerFailure> {
     for library in &program.deferred.libraries {
         let name = CString::new(library.as_str()).unwrap_or_default();
         // SAFETY: the worker names libraries of the system and the compilers alone.
         let loaded = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
         if loaded.is_null() {
-            return Err(Failure::NotLoadable(loader_message()));
+            return Err(RunnerFailure::NotLoadable(loader_message()));
         }
     }
     let path = CString::new(format!("/proc/self/fd/{artifact}")).expect("has no zero byte");
     // SAFETY: the worker has taken its constructors out of the tables that the loader reads.
     let library = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
     if library.is_null() {
-        return Err(Failure::NotLoadable(loader_message()));
+        return Err(RunnerFailure::NotLoadable(loader_message()));
     }
     // The loader's own description, whose first word is the address.
     let mut map: *const usize = std::ptr::null();
     // SAFETY: `library` is loaded, and the request stores a pointer there.
     let told = unsafe { libc::dlinfo(library, libc::RTLD_DI_LINKMAP, (&raw mut map).cast()) };
     if told != 0 || map.is_null() {
-        return Err(Failure::NotLoadable(loader_message()));
+        return Err(RunnerFailure::NotLoadable(loader_message()));
     }
     // SAFETY: the description lives as long as the library.
     let base = unsafe { *map };
@@ -251,7 +251,7 @@ fn load(artifact: RawFd, program: &ProgramPlan) -> Result<LoadedArtifact, Failur
         // SAFETY: `library` is loaded and `name` is a C string.
         let symbol = unsafe { libc::dlsym(library, name.as_ptr()) };
         if symbol.is_null() {
-            return Err(Failure::NotLoadable(loader_message()));
+            return Err(RunnerFailure::NotLoadable(loader_message()));
         }
         // SAFETY: the symbol is the shim that the harness wrote, with this signature.
         entries[*idx] = Some(unsafe { std::mem::transmute::<*mut libc::c_void, Entry>(symbol) });

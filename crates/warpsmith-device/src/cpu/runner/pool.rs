@@ -10,7 +10,7 @@ use seccompiler::BpfProgram;
 use super::{acquire, confine, floating_point, signals, spin_or_sleep_until, spin_until};
 use crate::cpu::control::{Control, ControlPage, Line, Part, calls_from_code, unpack_slots};
 use crate::cpu::layout::STACK_BYTES;
-use crate::cpu::plan::Plan;
+use crate::cpu::plan::RunnerPlan;
 use crate::sys::{futex, process};
 use crate::target::Calls;
 
@@ -69,7 +69,7 @@ impl Pool {
     /// Starts one pinned thread per processor, on the stacks that the plan put into the arena.
     pub(super) fn start(
         page: &'static ControlPage,
-        plan: &Plan,
+        plan: &RunnerPlan,
         arena: usize,
         filter: Option<BpfProgram>,
     ) -> io::Result<&'static Self> {

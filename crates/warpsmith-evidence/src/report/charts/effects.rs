@@ -86,15 +86,15 @@ pub(in crate::report) fn effect(name: &str, groups: &[Group]) -> Option<Html> {
     Some(frame.svg(&label, body))
 }
 
-struct Summary {
+struct FiveNumbers {
     least: f64,
     lower: f64,
     median: f64,
     upper: f64,
 }
 
-fn summary(group: &Group) -> Option<Summary> {
-    Some(Summary {
+fn summary(group: &Group) -> Option<FiveNumbers> {
+    Some(FiveNumbers {
         least: stats::quantile(&group.times_s, 0.0)?,
         lower: stats::quantile(&group.times_s, 0.25)?,
         median: stats::median(&group.times_s)?,

@@ -4,7 +4,7 @@ use warpsmith_model::roofline::Nearness;
 use warpsmith_model::stats::{Comparison, judge, median};
 use warpsmith_model::{DeviceState, Fidelity, Guard, Measurement, RunStatus, Trial, notes, units};
 
-use super::super::data::{Part, View, Winner};
+use super::super::data::{Part, RecommendedKernel, View};
 use super::super::html::{Html, html};
 use super::super::trials::Packed;
 use super::super::words;
@@ -160,7 +160,7 @@ fn cards(view: &View<'_>) -> Html {
     )
 }
 
-fn parameters(winner: &Winner<'_>) -> Html {
+fn parameters(winner: &RecommendedKernel<'_>) -> Html {
     if winner.params.0.is_empty() {
         return html!("<p>The winner <code>{}</code> has no tunables.</p>\n", winner.kernel);
     }
@@ -177,7 +177,7 @@ fn parameters(winner: &Winner<'_>) -> Html {
     html!("<h3>The winner’s parameters</h3>\n<dl class='chips'>\n{}</dl>\n", chips)
 }
 
-fn workloads(view: &View<'_>, winner: &Winner<'_>) -> Html {
+fn workloads(view: &View<'_>, winner: &RecommendedKernel<'_>) -> Html {
     let rows: Html = view
         .lab
         .workloads
@@ -237,7 +237,7 @@ fn workloads(view: &View<'_>, winner: &Winner<'_>) -> Html {
 
 /// Under which conditions the winner was timed: cold and warm caches, and how the device was. Nothing
 /// where the target says nothing of it.
-fn conditions(view: &View<'_>, winner: &Winner<'_>) -> Html {
+fn conditions(view: &View<'_>, winner: &RecommendedKernel<'_>) -> Html {
     let trial = view.data.trials.iter().find(|record| record.trial.id == winner.trial.id);
     let measurements = trial.map_or(&[][..], |record| record.trial.outcome.measurements());
     let says_something = |measurement: &Measurement| {

@@ -11,7 +11,7 @@ use warpsmith_model::{
 use warpsmith_search::Space;
 
 use super::{Bench, Evaluated};
-use crate::campaign::{Campaign, Winner};
+use crate::campaign::{Campaign, ConfiguredKernel};
 
 /// Rounds of a challenge at least, and its seconds on each workload beyond them.
 const CHALLENGE_ROUNDS: u32 = 5;
@@ -28,7 +28,11 @@ impl Bench for Campaign {
         Ok(Evaluated { trial, log })
     }
 
-    fn is_faster(&mut self, challenger: &Winner, best: &Winner) -> Result<bool> {
+    fn is_faster(
+        &mut self,
+        challenger: &ConfiguredKernel,
+        best: &ConfiguredKernel,
+    ) -> Result<bool> {
         let stored = self.store.comparisons(&self.run)?;
         if let Some(record) = stored.iter().find(|record| is_between(record, challenger, best)) {
             return shows_faster(record);
@@ -42,7 +46,7 @@ impl Bench for Campaign {
         shows_faster(&record)
     }
 
-    fn profile(&mut self, winner: &Winner, trial: &Trial) -> Result<ProfileRecord> {
+    fn profile(&mut self, winner: &ConfiguredKernel, trial: &Trial) -> Result<ProfileRecord> {
         self.profile_once(&winner.kernel, &winner.params, trial)
     }
 
@@ -68,13 +72,19 @@ pub(super) fn log_of(trial: &Trial) -> Option<warpsmith_model::BlobId> {
 }
 
 /// Says whether a comparison is the one of these two.
-pub(super) fn is_between(record: &ComparisonRecord, challenger: &Winner, best: &Winner) -> bool {
-    let is = |idx: usize, winner: &Winner| match record.contenders.get(idx).map(|it| &it.kind) {
-        Some(ContenderKind::Kernel { kernel, params, .. }) => {
-            *kernel == winner.kernel.name && *params == winner.params
-        }
-        _ => false,
-    };
+pub(super) fn is_between(
+    record: &ComparisonRecord,
+    challenger: &ConfiguredKernel,
+    best: &ConfiguredKernel,
+) -> bool {
+    let is =
+        |idx: usize, winner: &ConfiguredKernel| match record.contenders.get(idx).map(|it| &it.kind)
+        {
+            Some(ContenderKind::Kernel { kernel, params, .. }) => {
+                *kernel == winner.kernel.name && *params == winner.params
+            }
+            _ => false,
+        };
     record.purpose == ComparisonPurpose::NewBest && is(0, best) && is(1, challenger)
 }
 

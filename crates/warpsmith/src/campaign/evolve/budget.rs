@@ -7,7 +7,7 @@ use super::Tally;
 
 /// Limits; each ends the evolution by itself.
 #[derive(Clone, Copy, Debug)]
-pub struct Budget {
+pub struct EvolutionBudget {
     /// Calls at most; each is a trial, whatever comes of it.
     pub trials: u32,
     /// Tokens at most.
@@ -20,7 +20,7 @@ pub struct Budget {
 
 /// Why an evolution stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stop {
+pub enum EvolutionEnd {
     /// Every trial was made.
     Trials,
     /// The tokens are used up.
@@ -33,7 +33,7 @@ pub enum Stop {
     Replies,
 }
 
-impl Stop {
+impl EvolutionEnd {
     /// Says why, as the end of a sentence.
     pub fn words(self) -> &'static str {
         match self {
@@ -46,17 +46,17 @@ impl Stop {
     }
 }
 
-impl Budget {
+impl EvolutionBudget {
     /// Says which limit is reached, if any.
-    pub fn is_spent(&self, tally: &Tally, elapsed: Duration) -> Option<Stop> {
+    pub fn is_spent(&self, tally: &Tally, elapsed: Duration) -> Option<EvolutionEnd> {
         if tally.calls >= self.trials {
-            Some(Stop::Trials)
+            Some(EvolutionEnd::Trials)
         } else if self.tokens.is_some_and(|most| tally.tokens() >= most) {
-            Some(Stop::Tokens)
+            Some(EvolutionEnd::Tokens)
         } else if self.money.is_some_and(|most| tally.cost >= most) {
-            Some(Stop::Money)
+            Some(EvolutionEnd::Money)
         } else if elapsed.as_secs_f64() >= self.seconds {
-            Some(Stop::Time)
+            Some(EvolutionEnd::Time)
         } else {
             None
         }

@@ -14,7 +14,7 @@ use warpsmith_model::{
 };
 use warpsmith_search::evolve::task;
 
-use super::{Accepted, Bench, Budget, Evolved, Replies, Start, Stop, Tally};
+use super::{Accepted, Bench, EvolutionBudget, EvolutionEnd, Evolved, Replies, Start, Tally};
 use crate::campaign::{Campaign, passed, rung_of};
 use crate::output::say;
 
@@ -48,7 +48,7 @@ impl Campaign {
                 },
             )?;
         }
-        let budget = Budget {
+        let budget = EvolutionBudget {
             trials: self.settings.budget_trials,
             tokens: settings.tokens,
             money: settings.money,
@@ -207,7 +207,7 @@ pub struct EvolvedSummary {
     /// What happened, counted.
     pub tally: Tally,
     /// Why it stopped.
-    pub stop: Stop,
+    pub stop: EvolutionEnd,
     /// Whether the winner was written by a model, or is the seed.
     pub is_evolved: bool,
     /// The winner's source.

@@ -25,18 +25,18 @@ use warpsmith_model::{
     Params, ProfileRecord, ReplyVerdict, Trial, TunableRecord, Usage,
 };
 use warpsmith_search::evolve::{
-    Completion, Evolution, EvolutionConfig, LlmError, Member, Plan, Proposed, Rejected, Standing,
-    diagnosis, failure, insight,
+    Completion, Evolution, EvolutionConfig, LlmError, Member, PlannedCall, Proposed, Rejected,
+    Standing, diagnosis, failure, insight,
 };
 use warpsmith_search::{
-    Evolution as Breeding, Proposal, Space, Strategy, StrategyConfig, score, strategy,
+    EvolutionarySettings, Proposal, Space, Strategy, StrategyConfig, score, strategy,
 };
 
-use super::Winner;
+use super::ConfiguredKernel;
 use super::steps::Interrupted;
 use crate::llm::Panel;
 
-pub use budget::{Budget, Stop};
+pub use budget::{EvolutionBudget, EvolutionEnd};
 pub use finish::{EvolvedSummary, write_kernel};
 pub use replay::{Again, Replayed, replay};
 pub use tally::Tally;
@@ -50,10 +50,11 @@ pub trait Bench {
     fn evaluate(&mut self, kernel: &Kernel, params: &Params, origin: Origin) -> Result<Evaluated>;
 
     /// Says whether a challenger is faster than the best so far, in interleaved rounds.
-    fn is_faster(&mut self, challenger: &Winner, best: &Winner) -> Result<bool>;
+    fn is_faster(&mut self, challenger: &ConfiguredKernel, best: &ConfiguredKernel)
+    -> Result<bool>;
 
     /// Profiles a candidate that a prompt is about to describe, or finds its profile.
-    fn profile(&mut self, winner: &Winner, trial: &Trial) -> Result<ProfileRecord>;
+    fn profile(&mut self, winner: &ConfiguredKernel, trial: &Trial) -> Result<ProfileRecord>;
 
     /// Returns the valid configurations of a kernel.
     fn space(&self, kernel: &Kernel) -> Result<Space>;
@@ -94,14 +95,14 @@ pub struct Start {
     /// What was asked.
     pub settings: EvolveSettings,
     /// When to stop.
-    pub budget: Budget,
+    pub budget: EvolutionBudget,
 }
 
 /// A source that was the best at some time.
 #[derive(Clone, Debug)]
 pub struct Accepted {
     /// The kernel with its parameters.
-    pub winner: Winner,
+    pub winner: ConfiguredKernel,
     /// Where it came from.
     pub origin: Origin,
     /// Its trial.
@@ -117,7 +118,7 @@ pub struct Evolved {
     /// What happened, counted.
     pub tally: Tally,
     /// Why it stopped.
-    pub stop: Stop,
+    pub stop: EvolutionEnd,
 }
 
 /// Stored calls, then models.
@@ -139,14 +140,17 @@ pub fn evolve(
 ) -> Result<Evolved> {
     let seed_s = score(&start.seed_trial).time_s();
     let seed = seed_s.map(|_| Accepted {
-        winner: Winner { kernel: start.kernel.clone(), params: start.kernel.default.clone() },
+        winner: ConfiguredKernel {
+            kernel: start.kernel.clone(),
+            params: start.kernel.default.clone(),
+        },
         origin: Origin::Seed,
         trial: start.seed_trial.clone(),
     });
     let mut evolution = Evolution::new(config(start), seed_member(start, seed_s));
     let mut accepted = Vec::from_iter(seed);
     // Who may be described in a prompt: everybody who was ever valid.
-    let mut valid: HashMap<CandidateId, (Winner, Trial)> = accepted
+    let mut valid: HashMap<CandidateId, (ConfiguredKernel, Trial)> = accepted
         .iter()
         .map(|it| (it.trial.job.candidate.id, (it.winner.clone(), it.trial.clone())))
         .collect();
@@ -159,7 +163,7 @@ pub fn evolve(
         }
         bench.stop_if_asked()?;
         if replies.stored.is_empty() && replies.panel.is_none() {
-            break Stop::Replies;
+            break EvolutionEnd::Replies;
         }
         if start.wants_profiles() {
             look_closer(start, bench, &mut evolution, &valid, &mut tally)?;
@@ -212,7 +216,7 @@ fn look_closer(
     start: &Start,
     bench: &mut dyn Bench,
     evolution: &mut Evolution,
-    valid: &HashMap<CandidateId, (Winner, Trial)>,
+    valid: &HashMap<CandidateId, (ConfiguredKernel, Trial)>,
     tally: &mut Tally,
 ) -> Result<()> {
     for id in evolution.unprofiled() {
@@ -274,7 +278,7 @@ impl Replies<'_> {
     fn next(
         &mut self,
         evolution: &Evolution,
-        plan: &Plan,
+        plan: &PlannedCall,
         bench: &mut dyn Bench,
     ) -> Result<(CallRecord, Judged)> {
         if let Some((call, reply)) = self.stored.pop_front() {
@@ -342,7 +346,7 @@ impl Replies<'_> {
 }
 
 /// A stored call belongs to this plan or the replay is none.
-fn fits(call: &CallRecord, plan: &Plan) -> Result<()> {
+fn fits(call: &CallRecord, plan: &PlannedCall) -> Result<()> {
     let prompt = BlobId::of(plan.prompt.to_string().as_bytes());
     let differs = [
         ("its number", call.number != plan.number),
@@ -397,7 +401,7 @@ fn verdict_of(judged: &Judged) -> Option<ReplyVerdict> {
 /// A candidate on its way through evaluation.
 struct Attempt<'a> {
     start: &'a Start,
-    plan: &'a Plan,
+    plan: &'a PlannedCall,
     proposed: &'a Proposed,
     call: &'a CallRecord,
 }
@@ -411,7 +415,7 @@ impl Attempt<'_> {
         evolution: &mut Evolution,
         accepted: &mut Vec<Accepted>,
         tally: &mut Tally,
-    ) -> Result<Option<(Winner, Trial)>> {
+    ) -> Result<Option<(ConfiguredKernel, Trial)>> {
         let kernel = &self.proposed.kernel;
         let first = bench.evaluate(kernel, &kernel.default, self.origin())?;
         if first.trial.same_binary_as.is_some() {
@@ -435,7 +439,7 @@ impl Attempt<'_> {
             return Ok(None);
         };
         let params = trial.job.candidate.params.clone();
-        let winner = Winner { kernel: kernel.clone(), params: params.clone() };
+        let winner = ConfiguredKernel { kernel: kernel.clone(), params: params.clone() };
         let is_best = match (accepted.last(), evolution.best().time_s()) {
             (Some(best), Some(best_s)) => {
                 time_s < best_s && bench.is_faster(&winner, &best.winner)?
@@ -492,7 +496,7 @@ impl Attempt<'_> {
             fidelity: Fidelity::Rank,
             seeds: vec![Proposal { params: kernel.default.clone(), origin: self.origin() }],
             expand: self.proposed.tunables.iter().map(|it| it.name.clone()).collect(),
-            evolution: Breeding::STANDARD,
+            evolution: EvolutionarySettings::STANDARD,
         };
         let mut proposer = strategy(Strategy::Evolutionary, Arc::new(space), config)?;
         proposer.observe(&first.job, score(&first));

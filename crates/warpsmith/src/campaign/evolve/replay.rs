@@ -20,9 +20,9 @@ use warpsmith_search::{Space, score};
 
 use super::bench::{is_between, log_of, shows_faster};
 use super::finish::stored_replies;
-use super::{Bench, Budget, Evaluated, Evolved, Start, Tally, evolve};
+use super::{Bench, Evaluated, EvolutionBudget, Evolved, Start, Tally, evolve};
 use crate::campaign::steps::space_on;
-use crate::campaign::{Campaign, Winner};
+use crate::campaign::{Campaign, ConfiguredKernel};
 use crate::labdir;
 
 /// What a replay came to.
@@ -31,7 +31,7 @@ pub struct Replayed {
     /// What happened, counted.
     pub tally: Tally,
     /// The best at the end.
-    pub best: Option<Winner>,
+    pub best: Option<ConfiguredKernel>,
     /// A hash of every decision: equal for equal replays.
     pub decisions: BlobId,
     /// The candidates that were evaluated once more, in order; none without a device.
@@ -88,7 +88,12 @@ pub fn replay(store: &Store, run: &RunId, campaign: Option<&mut Campaign>) -> Re
         seed: settings.seed,
         settings: evolve_settings,
         // Everything that is stored, and no more.
-        budget: Budget { trials: u32::MAX, tokens: None, money: None, seconds: f64::INFINITY },
+        budget: EvolutionBudget {
+            trials: u32::MAX,
+            tokens: None,
+            money: None,
+            seconds: f64::INFINITY,
+        },
     };
     let mut bench = Repeat { stored, campaign, again: Vec::new() };
     let Evolved { accepted, tally, .. } = evolve(&start, &mut bench, replies, &mut |_| {})?;
@@ -171,7 +176,11 @@ impl Bench for Repeat<'_> {
         Ok(Evaluated { trial, log })
     }
 
-    fn is_faster(&mut self, challenger: &Winner, best: &Winner) -> Result<bool> {
+    fn is_faster(
+        &mut self,
+        challenger: &ConfiguredKernel,
+        best: &ConfiguredKernel,
+    ) -> Result<bool> {
         let known = self.stored.comparisons.iter().find(|it| is_between(it, challenger, best));
         let known = known.with_context(|| {
             format!("the run has no comparison of {} with {}", challenger.label(), best.label())
@@ -179,7 +188,7 @@ impl Bench for Repeat<'_> {
         shows_faster(known)
     }
 
-    fn profile(&mut self, winner: &Winner, trial: &Trial) -> Result<ProfileRecord> {
+    fn profile(&mut self, winner: &ConfiguredKernel, trial: &Trial) -> Result<ProfileRecord> {
         let candidate = trial.job.candidate.id;
         let known = self.stored.profiles.iter().find(|it| it.candidate == candidate);
         known.cloned().with_context(|| {

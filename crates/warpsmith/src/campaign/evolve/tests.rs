@@ -122,7 +122,7 @@ impl Fake {
                 models_file: "models.toml".into(),
                 insight_from: InsightFrom::Times,
             },
-            budget: Budget { trials, tokens: None, money: None, seconds: f64::INFINITY },
+            budget: EvolutionBudget { trials, tokens: None, money: None, seconds: f64::INFINITY },
         }
     }
 
@@ -222,11 +222,11 @@ impl Bench for Fake {
         Ok(Evaluated { log: log_words(&trial), trial })
     }
 
-    fn is_faster(&mut self, challenger: &Winner, _: &Winner) -> Result<bool> {
+    fn is_faster(&mut self, challenger: &ConfiguredKernel, _: &ConfiguredKernel) -> Result<bool> {
         Ok(!self.unconfirmed.contains(&challenger.kernel.name))
     }
 
-    fn profile(&mut self, winner: &Winner, trial: &Trial) -> Result<ProfileRecord> {
+    fn profile(&mut self, winner: &ConfiguredKernel, trial: &Trial) -> Result<ProfileRecord> {
         let stored = self.store.profiles(&self.run)?;
         if let Some(known) = stored.into_iter().find(|it| it.candidate == trial.job.candidate.id) {
             return Ok(known);
@@ -294,7 +294,7 @@ fn the_funnel_is_exact_in_every_mode() {
         let (panel, _dir) = tape(&script());
         let Evolved { accepted, tally, stop } =
             run(&mut bench, &start, Some(&panel)).expect("an evolution");
-        assert_eq!(stop, Stop::Trials);
+        assert_eq!(stop, EvolutionEnd::Trials);
         let rejected = BTreeMap::from([(Rejection::NoCode, 1), (Rejection::Duplicate, 1)]);
         assert_eq!((tally.calls, tally.unanswered, &tally.rejected), (10, 0, &rejected));
         let funnel = (
@@ -450,12 +450,17 @@ fn a_replay_makes_the_same_decisions_twice() {
         let (panel, _dir) = tape(&script());
         let first = run(&mut bench, &start, Some(&panel)).expect("an evolution");
         let unlimited = Start {
-            budget: Budget { trials: u32::MAX, tokens: None, money: None, seconds: f64::INFINITY },
+            budget: EvolutionBudget {
+                trials: u32::MAX,
+                tokens: None,
+                money: None,
+                seconds: f64::INFINITY,
+            },
             ..start.clone()
         };
         for _ in 0..2 {
             let again = run(&mut bench, &unlimited, None).expect("the same decisions");
-            assert_eq!(again.stop, Stop::Replies);
+            assert_eq!(again.stop, EvolutionEnd::Replies);
             let plain = |tally: &Tally| Tally {
                 waited_s: 0.0,
                 evaluation_s: 0.0,
@@ -506,7 +511,7 @@ fn a_resumed_evolution_goes_on_where_it_stopped() {
 #[test]
 fn budgets_end_an_evolution_with_at_most_one_call_more() {
     let replies: Vec<String> = (0..40).map(|n| good(&format!("marker_takes_9{n}"))).collect();
-    let check = |limit: &dyn Fn(&mut Budget), expected: Stop| -> Vec<CallRecord> {
+    let check = |limit: &dyn Fn(&mut EvolutionBudget), expected: EvolutionEnd| -> Vec<CallRecord> {
         let mut bench = Fake::new();
         let mut start = bench.start(EvolutionMode::Free, 40);
         limit(&mut start.budget);
@@ -515,15 +520,15 @@ fn budgets_end_an_evolution_with_at_most_one_call_more() {
         assert_eq!(evolved.stop, expected);
         bench.store.calls(&bench.run).expect("calls")
     };
-    let calls = check(&|budget| budget.trials = 3, Stop::Trials);
+    let calls = check(&|budget| budget.trials = 3, EvolutionEnd::Trials);
     assert_eq!(calls.len(), 3);
-    let calls = check(&|budget| budget.tokens = Some(5000), Stop::Tokens);
+    let calls = check(&|budget| budget.tokens = Some(5000), EvolutionEnd::Tokens);
     let tokens = |calls: &[CallRecord]| calls.iter().map(|it| it.usage.tokens()).sum::<u64>();
     assert!(tokens(&calls) >= 5000 && tokens(&calls[..calls.len() - 1]) < 5000);
-    let calls = check(&|budget| budget.money = Some(5.0), Stop::Money);
+    let calls = check(&|budget| budget.money = Some(5.0), EvolutionEnd::Money);
     let cost = |calls: &[CallRecord]| calls.iter().map(|it| it.cost).sum::<f64>();
     assert!(cost(&calls) >= 5.0 && cost(&calls[..calls.len() - 1]) < 5.0);
-    let calls = check(&|budget| budget.seconds = 1e-9, Stop::Time);
+    let calls = check(&|budget| budget.seconds = 1e-9, EvolutionEnd::Time);
     assert!(calls.is_empty());
 }
 
@@ -585,7 +590,7 @@ fn a_thousand_calls_of_a_bad_service_lose_nothing_and_leak_nothing() {
     let start = bench.start(EvolutionMode::Full, 1000);
     let evolved = run(&mut bench, &start, Some(&panel)).expect("a clean end");
     let tally = &evolved.tally;
-    assert_eq!((evolved.stop, tally.calls), (Stop::Trials, 1000));
+    assert_eq!((evolved.stop, tally.calls), (EvolutionEnd::Trials, 1000));
     let rejected: u32 = tally.rejected.values().sum();
     assert_eq!(tally.unanswered + rejected + tally.parsed, 1000, "{tally:?}");
     assert!(tally.unanswered > 0 && tally.correct > 0 && tally.accepted > 0, "{tally:?}");

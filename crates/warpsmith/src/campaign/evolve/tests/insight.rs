@@ -16,7 +16,7 @@ const WORKLOAD: &str = "n16m";
 
 /// A profile of whatever kernel, with the counters of a recording or without.
 pub(super) fn recorded_profile(
-    winner: &Winner,
+    winner: &ConfiguredKernel,
     trial: &Trial,
     has_counters: bool,
 ) -> (ProfileRecord, Vec<FileBlob>) {

@@ -23,7 +23,7 @@ use crate::output::{Progress, say};
 
 /// A kernel with parameters.
 #[derive(Clone, Debug)]
-pub struct Winner {
+pub struct ConfiguredKernel {
     /// The kernel.
     pub kernel: Kernel,
     /// Its parameters.
@@ -34,7 +34,7 @@ pub struct Winner {
 #[derive(Debug)]
 pub struct Finalists {
     /// In the order of preference.
-    pub ranked: Vec<Winner>,
+    pub ranked: Vec<ConfiguredKernel>,
 }
 
 /// How many of the search's best are measured against each other: so many at least, and those near the best
@@ -96,7 +96,7 @@ impl Campaign {
         if best.is_empty() {
             bail!("no configuration of `{}` passed", kernel.name);
         }
-        let mut finalists: Vec<Winner> = vec![self.winner(kernel, &kernel.default)];
+        let mut finalists: Vec<ConfiguredKernel> = vec![self.winner(kernel, &kernel.default)];
         let mut of_author =
             trials.iter().filter(|trial| trial.job.candidate.params == kernel.default).peekable();
         let default_passed = of_author.peek().is_some() && of_author.all(passed);
@@ -123,7 +123,7 @@ impl Campaign {
                 self.compare_now(purpose, contenders, workloads, FINAL_ROUNDS, FINAL_BUDGET_S)?
             }
         };
-        let mut ranked: Vec<(f64, Winner)> = Vec::new();
+        let mut ranked: Vec<(f64, ConfiguredKernel)> = Vec::new();
         for (idx, finalist) in finalists.into_iter().enumerate() {
             let against_first = standings(&record, idx).into_iter().next();
             let gain = match against_first {
@@ -139,7 +139,7 @@ impl Campaign {
     }
 
     /// Puts finalists through the full gate until one holds.
-    pub fn verify(&mut self, finalists: Finalists) -> Result<(Winner, Trial)> {
+    pub fn verify(&mut self, finalists: Finalists) -> Result<(ConfiguredKernel, Trial)> {
         for finalist in finalists.ranked {
             self.stop_if_asked()?;
             let trial = self.full_trial(&finalist)?;
@@ -198,7 +198,7 @@ impl Campaign {
     }
 
     /// Evaluates a candidate at full fidelity, or finds it so evaluated in this run.
-    pub fn full_trial(&mut self, winner: &Winner) -> Result<Trial> {
+    pub fn full_trial(&mut self, winner: &ConfiguredKernel) -> Result<Trial> {
         let workloads = self.served(&winner.kernel)?;
         let origin = if winner.params == winner.kernel.default {
             Origin::Seed
@@ -211,7 +211,7 @@ impl Campaign {
     }
 
     /// Compares the winner with the author's choice, the naive rung and every baseline.
-    pub fn compare_winner(&mut self, winner: &Winner) -> Result<ComparisonRecord> {
+    pub fn compare_winner(&mut self, winner: &ConfiguredKernel) -> Result<ComparisonRecord> {
         if let Some(record) = self.stored_comparison(ComparisonPurpose::Final)? {
             return Ok(record);
         }
@@ -311,7 +311,7 @@ impl Campaign {
     }
 
     /// Finds the winner of an earlier run of the same lab, which passed the full gate.
-    pub fn winner_of(&self, run: &str) -> Result<Winner> {
+    pub fn winner_of(&self, run: &str) -> Result<ConfiguredKernel> {
         let record = self.store.run(run)?;
         let gated = |winner: &WinnerTable| winner.trial.job.fidelity == Fidelity::Full;
         let winner = WinnerTable::read(&self.store, &record)?.filter(gated).with_context(|| {
@@ -327,7 +327,7 @@ impl Campaign {
 
     /// Returns what earlier runs of this lab on this device chose, of kernels that the lab still has: the
     /// winners of their finals, one for each workload where they say so. The newest first.
-    pub fn chosen_before(&self) -> Result<Vec<Winner>> {
+    pub fn chosen_before(&self) -> Result<Vec<ConfiguredKernel>> {
         let mut found = Vec::new();
         for run in all_intact(self.store.runs_or_damage()?)? {
             let record = run.record;
@@ -356,7 +356,7 @@ impl Campaign {
     }
 
     /// Finds the candidate of a trial, by its name or the beginning of it.
-    pub fn candidate_of(&self, trial: &str) -> Result<Winner> {
+    pub fn candidate_of(&self, trial: &str) -> Result<ConfiguredKernel> {
         let trial = self.store.trial(trial)?;
         if trial.job.lab != self.loaded.lab.id {
             bail!(
@@ -379,12 +379,12 @@ impl Campaign {
     }
 
     /// Binds a kernel to parameters.
-    pub fn winner(&self, kernel: &Kernel, params: &Params) -> Winner {
-        Winner { kernel: kernel.clone(), params: params.clone() }
+    pub fn winner(&self, kernel: &Kernel, params: &Params) -> ConfiguredKernel {
+        ConfiguredKernel { kernel: kernel.clone(), params: params.clone() }
     }
 }
 
-impl Winner {
+impl ConfiguredKernel {
     /// Says which it is, in one line.
     pub fn label(&self) -> String {
         if self.params.0.is_empty() {

@@ -1,6 +1,6 @@
 //! Compilers that run beside the measurement.
 //!
-//! [`Ahead`] works through a list of units, in order, on all processors. Units are counted; whoever
+//! [`BackgroundCompiler`] works through a list of units, in order, on all processors. Units are counted; whoever
 //! waits for a range of numbers learns whether all of them could be compiled.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -17,7 +17,7 @@ use crate::pool::{processors, quiet};
 
 /// Why a unit was not compiled.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Failure {
+pub enum CompileFailure {
     /// The compiler did not come to an end; another one would not either.
     TimedOut {
         /// The limit.
@@ -27,7 +27,7 @@ pub enum Failure {
     Other,
 }
 
-impl From<&Fault> for Failure {
+impl From<&Fault> for CompileFailure {
     fn from(fault: &Fault) -> Self {
         match fault {
             Fault::TimedOut { limit_s } => Self::TimedOut { limit_s: *limit_s },
@@ -38,7 +38,7 @@ impl From<&Fault> for Failure {
 
 /// Compilers at work.
 #[derive(Debug)]
-pub struct Ahead {
+pub struct BackgroundCompiler {
     list: Arc<(Mutex<List>, Condvar)>,
     threads: Vec<JoinHandle<()>>,
 }
@@ -49,13 +49,13 @@ struct List {
     /// Being compiled at this moment.
     running: Vec<u64>,
     /// Those that failed and were not asked for yet.
-    failed: BTreeMap<u64, Failure>,
+    failed: BTreeMap<u64, CompileFailure>,
     /// How many were put in.
     count: u64,
     ended: bool,
 }
 
-impl Ahead {
+impl BackgroundCompiler {
     /// Starts as many compilers as there are processors; each calls `compile`.
     pub fn new(compile: impl Fn(&Unit) -> Result<(), Fault> + Send + Sync + 'static) -> Self {
         let list = Arc::new((Mutex::new(List::default()), Condvar::new()));
@@ -83,7 +83,7 @@ impl Ahead {
     }
 
     /// Waits until units and all before them are finished; returns why one of them was not compiled.
-    pub fn wait_for(&self, numbers: &RangeInclusive<u64>) -> Option<Failure> {
+    pub fn wait_for(&self, numbers: &RangeInclusive<u64>) -> Option<CompileFailure> {
         let last = *numbers.end();
         let is_unfinished = |list: &mut List| {
             let waiting = list.waiting.front().is_some_and(|(first, _)| *first <= last);
@@ -103,7 +103,7 @@ impl Ahead {
     }
 }
 
-impl Drop for Ahead {
+impl Drop for BackgroundCompiler {
     fn drop(&mut self) {
         {
             let mut list = locked(&self.list.0);
@@ -137,8 +137,8 @@ fn serve(list: &(Mutex<List>, Condvar), compile: &dyn Fn(&Unit) -> Result<(), Fa
         }));
         let failure = match &compiled {
             Ok(Ok(())) => None,
-            Ok(Err(fault)) => Some(Failure::from(fault)),
-            Err(_panicked) => Some(Failure::Other),
+            Ok(Err(fault)) => Some(CompileFailure::from(fault)),
+            Err(_panicked) => Some(CompileFailure::Other),
         };
         let mut locked = locked(&list.0);
         locked.running.retain(|running| *running != number);
@@ -174,13 +174,18 @@ mod tests {
     fn compilers_ahead_finish_in_any_order_and_are_waited_for_in_order() {
         let folder = tempfile::tempdir().expect("a folder");
         let artifacts = folder.path().join("artifacts");
-        let ahead =
-            Ahead::new(move |unit| warpsmith_device::compile_unit(&artifacts, unit).map(drop));
+        let ahead = BackgroundCompiler::new(move |unit| {
+            warpsmith_device::compile_unit(&artifacts, unit).map(drop)
+        });
         let first = ahead.compile(vec![unit("a"), unit("b")]);
         let second = ahead.compile(vec![unit("c")]);
         assert_eq!((first.clone(), second.clone()), (1..=2, 3..=3));
-        assert_eq!(ahead.wait_for(&first), Some(Failure::Other), "there is no such compiler");
-        assert_eq!(ahead.wait_for(&second), Some(Failure::Other));
+        assert_eq!(
+            ahead.wait_for(&first),
+            Some(CompileFailure::Other),
+            "there is no such compiler"
+        );
+        assert_eq!(ahead.wait_for(&second), Some(CompileFailure::Other));
         let list = locked(&ahead.list.0);
         assert!(list.waiting.is_empty() && list.running.is_empty() && list.failed.is_empty());
         drop(list);
@@ -191,7 +196,7 @@ mod tests {
 
     #[test]
     fn a_compiler_that_panics_or_times_out_is_waited_for_too() {
-        let ahead = Ahead::new(|unit| match unit.source.as_str() {
+        let ahead = BackgroundCompiler::new(|unit| match unit.source.as_str() {
             "panic" => panic!("on purpose"),
             "slow" => Err(Fault::TimedOut { limit_s: 7.0 }),
             _ => Ok(()),
@@ -201,9 +206,9 @@ mod tests {
         let good = ahead.compile(vec![unit("good")]);
         let slow = ahead.compile(vec![unit("good"), unit("slow")]);
         let none = ahead.compile(Vec::new());
-        assert_eq!(ahead.wait_for(&panics), Some(Failure::Other));
+        assert_eq!(ahead.wait_for(&panics), Some(CompileFailure::Other));
         assert_eq!(ahead.wait_for(&good), None);
-        assert_eq!(ahead.wait_for(&slow), Some(Failure::TimedOut { limit_s: 7.0 }));
+        assert_eq!(ahead.wait_for(&slow), Some(CompileFailure::TimedOut { limit_s: 7.0 }));
         assert_eq!(ahead.wait_for(&none), None);
     }
 }
