@@ -13,7 +13,7 @@ use warpsmith_device::cpu::Quiet;
 use warpsmith_device::target::{Fault, Unit};
 use warpsmith_model::lab::TargetKind;
 
-use crate::pool::{processors, quiet};
+use crate::quiet::{processors, quiet};
 
 /// Why a unit was not compiled.
 #[derive(Clone, Copy, Debug, PartialEq)]

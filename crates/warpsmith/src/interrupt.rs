@@ -8,6 +8,11 @@ use anyhow::{Context, Result};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
 
+/// The user asked to stop; everything so far is recorded.
+#[derive(Debug, thiserror::Error)]
+#[error("stopped on request")]
+pub struct Interrupted;
+
 /// The signals that ask to stop. A program that `nohup` started ignores SIGHUP, and goes on doing so.
 pub fn signals() -> Vec<i32> {
     let mut signals = vec![SIGINT, SIGTERM];

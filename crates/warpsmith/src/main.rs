@@ -12,13 +12,16 @@ mod damage;
 mod date;
 mod import;
 mod interrupt;
+mod kernel_text;
 mod labdir;
 mod llm;
 mod mcp;
 mod output;
 mod pool;
 mod project;
+mod quiet;
 mod recorded_file;
+mod winner_table;
 mod worker;
 mod worker_client;
 

@@ -233,6 +233,11 @@ impl Progress {
     }
 }
 
+/// Says how many there are of something that has a regular plural.
+pub fn counted(number: usize, noun: &str) -> String {
+    if number == 1 { format!("1 {noun}") } else { format!("{number} {noun}s") }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

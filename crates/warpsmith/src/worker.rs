@@ -16,12 +16,13 @@ use warpsmith_gate::compare::{CompareOptions, Entrant, EntrantKind};
 use warpsmith_gate::corpus::{Corpus, CorpusOptions};
 use warpsmith_gate::error::GateError;
 use warpsmith_gate::{ceilings, compare, evaluate, profile};
-use warpsmith_model::lab::{Kernel, TargetKind, parse_kernel};
+use warpsmith_model::lab::{Kernel, TargetKind};
 use warpsmith_model::{
-    Answer, Ask, Ceilings, CompareRequest, ContenderRequest, Environment, Finding, KernelText, Lab,
-    LabId, LabRef, ProfileRequest, Request, Verdict,
+    Answer, Ask, Ceilings, CompareRequest, ContenderRequest, Environment, Finding, Lab, LabId,
+    LabRef, ProfileRequest, Request, Verdict,
 };
 
+use crate::kernel_text::{COMPARED_COMPILE_DEADLINE, parse};
 use crate::labdir;
 use crate::output::{WARN, paint, say, wrapped};
 use crate::project::Project;
@@ -53,15 +54,6 @@ fn tell(answer: &Answer) -> Result<()> {
     let mut stdout = std::io::stdout().lock();
     serde_json::to_writer(&mut stdout, answer).context("the campaign does not listen")?;
     stdout.write_all(b"\n").and_then(|()| stdout.flush()).context("the campaign is gone")
-}
-
-/// How long a compiler may take for a contender.
-pub const COMPARED_COMPILE_DEADLINE: Duration = Duration::from_secs(120);
-
-/// Reads a kernel that a request brings along.
-pub fn parse(lab: &Lab, text: &KernelText) -> Result<Kernel> {
-    parse_kernel(lab, &text.name, &text.contract, &text.source)
-        .map_err(|errors| anyhow::anyhow!("{errors}"))
 }
 
 /// Says whether an answer failed by nothing that lies in the question or in us.
@@ -164,7 +156,7 @@ impl Worker {
     /// Returns the ceilings, measured again unless the machine shows that it can do no more than before.
     fn ceilings_now(&mut self) -> Result<Ceilings> {
         if let Some(known) = &self.ceilings {
-            let _quiet = crate::pool::quiet(self.kind, Quiet::Timing)?;
+            let _quiet = crate::quiet::quiet(self.kind, Quiet::Timing)?;
             if !ceilings::have_risen(&mut *self.target, known)? {
                 return Ok(known.clone());
             }
@@ -175,7 +167,7 @@ impl Worker {
     /// Measures the ceilings, again where they are known: a ceiling is what was reached once, so
     /// the better of the two counts.
     fn measure_ceilings(&mut self) -> Result<Ceilings> {
-        let _quiet = crate::pool::quiet(self.kind, Quiet::Timing)?;
+        let _quiet = crate::quiet::quiet(self.kind, Quiet::Timing)?;
         let measured = ceilings::measure(&mut *self.target)?;
         let best = match &self.ceilings {
             Some(known) => known.best_of(&measured),
@@ -219,7 +211,7 @@ impl Worker {
         request: &Request,
         ceilings: &Ceilings,
     ) -> Result<Finding> {
-        let _quiet = crate::pool::quiet(self.kind, Quiet::Timing)?;
+        let _quiet = crate::quiet::quiet(self.kind, Quiet::Timing)?;
         Ok(evaluate::evaluate(
             &mut *self.target,
             &mut self.corpus,
@@ -265,7 +257,7 @@ impl Worker {
             launch_deadline: Duration::from_secs_f64(request.launch_deadline_s),
             compile_deadline: COMPARED_COMPILE_DEADLINE,
         };
-        let _quiet = crate::pool::quiet(self.kind, Quiet::Timing)?;
+        let _quiet = crate::quiet::quiet(self.kind, Quiet::Timing)?;
         let (target, corpus) = (&mut *self.target, &mut self.corpus);
         let dir = &request.lab.dir;
         let total = options.workloads.len() as u64;
@@ -284,7 +276,7 @@ impl Worker {
     fn profile(&mut self, request: &ProfileRequest) -> Result<Answer> {
         let lab = self.lab(&request.lab.dir, &request.lab.id)?;
         let kernel = parse(&lab, &request.kernel)?;
-        let _quiet = crate::pool::quiet(self.kind, Quiet::Timing)?;
+        let _quiet = crate::quiet::quiet(self.kind, Quiet::Timing)?;
         let (target, corpus) = (&mut *self.target, &mut self.corpus);
         let profiled = profile::profile(target, corpus, &lab, &kernel, request, &self.artifacts)?;
         Ok(Answer::Profiled(Box::new(profiled)))

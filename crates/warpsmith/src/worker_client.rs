@@ -13,8 +13,7 @@ use warpsmith_device::cuda;
 use warpsmith_model::lab::TargetKind;
 use warpsmith_model::{Answer, Ask};
 
-use crate::campaign::Interrupted;
-use crate::interrupt::Interrupt;
+use crate::interrupt::{Interrupt, Interrupted};
 use crate::output::say;
 use crate::project::Project;
 

@@ -15,11 +15,11 @@ use warpsmith_model::{
 use warpsmith_search::score;
 
 use super::objective::ObjectiveScore;
-use super::{Campaign, kernel_text, passed, restore, system_seed};
-use crate::commands::summary::counted;
-use crate::commands::winner::WinnerTable;
+use super::{Campaign, passed, restore, system_seed};
 use crate::damage::{all_intact, intact};
-use crate::output::{Progress, say};
+use crate::kernel_text::kernel_text;
+use crate::output::{Progress, counted, say};
+use crate::winner_table::WinnerTable;
 
 /// A kernel with parameters.
 #[derive(Clone, Debug)]

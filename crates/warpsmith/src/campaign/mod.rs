@@ -26,13 +26,13 @@ use warpsmith_model::lab::{Kernel, TargetKind};
 use warpsmith_model::stats::median_interval;
 use warpsmith_model::{
     Answer, Ask, Blob, BlobId, Candidate, CandidateId, Ceilings, Environment, EnvironmentId,
-    FORMAT_VERSION, Fidelity, Finding, Goal, Hasher, Job, KernelText, Lab, LabRecord, LabRef,
-    Origin, Outcome, Params, Request, RequestLimits, RunId, RunRecord, RunSettings, RunStatus,
-    Trial, TrialId,
+    FORMAT_VERSION, Fidelity, Finding, Goal, Hasher, Job, Lab, LabRecord, LabRef, Origin, Outcome,
+    Params, Request, RequestLimits, RunId, RunRecord, RunSettings, RunStatus, Trial, TrialId,
 };
 
 use crate::damage::{all_intact, intact};
 use crate::interrupt::Interrupt;
+use crate::kernel_text::kernel_text;
 use crate::labdir::LoadedLab;
 use crate::pool::{Pool, trial_id};
 use crate::project::Project;
@@ -46,7 +46,7 @@ const RECORD_BUDGET_S: f64 = 1.0;
 
 pub(crate) use finals::{ConfiguredKernel, Finalists, missing_words};
 pub(crate) use restore::restore;
-pub(crate) use steps::{Interrupted, Pace, kernel_of, refuse_front, rung_of};
+pub(crate) use steps::{Pace, kernel_of, refuse_front, rung_of};
 pub(crate) use until::check_until;
 
 /// A run in progress.
@@ -378,15 +378,6 @@ fn still_hopeless(trial: &Trial, limits: &RequestLimits) -> bool {
             .zip(incumbent_s)
             .is_some_and(|(interval, best_s)| interval.low > limits.hopeless_ratio * best_s)
     })
-}
-
-/// A kernel as the worker receives it.
-pub fn kernel_text(kernel: &Kernel) -> KernelText {
-    KernelText {
-        name: kernel.name.clone(),
-        contract: kernel.contract.clone(),
-        source: kernel.source.clone(),
-    }
 }
 
 /// Says whether a trial passed everything that it was asked.

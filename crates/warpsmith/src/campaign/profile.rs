@@ -8,8 +8,9 @@ use warpsmith_model::{
     ProfileRecord, ProfileRequest, Profiled, Trial, WorkloadProfile,
 };
 
-use super::{Campaign, kernel_text};
+use super::Campaign;
 use crate::damage::intact;
+use crate::kernel_text::kernel_text;
 use crate::output::say;
 
 impl Campaign {

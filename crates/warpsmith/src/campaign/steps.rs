@@ -20,13 +20,9 @@ use warpsmith_search::{
 use super::Campaign;
 use super::objective::{ObjectiveScore, medians};
 use super::until::StopCondition;
+use crate::interrupt::Interrupted;
 use crate::output::{Progress, say};
 use crate::pool::TimeSpent;
-
-/// The user asked to stop; everything so far is recorded.
-#[derive(Debug, thiserror::Error)]
-#[error("stopped on request")]
-pub struct Interrupted;
 
 /// How long a search may go on.
 #[derive(Clone, Copy, Debug)]

@@ -16,7 +16,8 @@ use warpsmith_model::{
 };
 
 use super::{CliFailure, Context};
-use crate::campaign::{kernel_text, system_seed};
+use crate::campaign::system_seed;
+use crate::kernel_text::kernel_text;
 use crate::labdir;
 use crate::output::{BAD, GOOD, Progress, Table, paint, result, say};
 use crate::worker_client::Worker;

@@ -33,7 +33,6 @@ mod space;
 pub(crate) mod summary;
 mod tune;
 mod verify;
-pub mod winner;
 
 use std::path::PathBuf;
 
@@ -44,10 +43,8 @@ use warpsmith_evidence::{Access, StoreError};
 use warpsmith_model::lab::TargetKind;
 use warpsmith_model::{Goal, Lab, Objective, RunSettings, RunStatus, SeedFrom, Until, suggest};
 
-use crate::campaign::{
-    Campaign, Interrupted, check_until, kernel_of, now_unix_s, refuse_front, system_seed,
-};
-use crate::interrupt::{self, Interrupt};
+use crate::campaign::{Campaign, check_until, kernel_of, now_unix_s, refuse_front, system_seed};
+use crate::interrupt::{self, Interrupt, Interrupted};
 use crate::labdir;
 use crate::project::Project;
 

@@ -9,10 +9,10 @@ use warpsmith_model::{
     ComparisonRecord, ErrorSize, Fidelity, Params, RunRecord, Trial, TrialId, Verdict, notes, units,
 };
 
-use super::winner::WinnerTable;
 use super::{Context, summary};
 use crate::date;
 use crate::output::{BAD, BOLD, DIM, GOOD, Table, json, paint, result, wrapped};
+use crate::winner_table::WinnerTable;
 
 /// Show a run or a trial
 #[derive(Debug, Args)]

@@ -12,9 +12,9 @@ use warpsmith_model::{
     PairedRounds, Trial, notes, roofline, units,
 };
 
-use super::winner::WinnerTable;
 use crate::campaign::{Campaign, ConfiguredKernel, Pace, missing_words};
-use crate::output::{BAD, BOLD, DIM, GOOD, Table, WARN, fits, paint, say, wrapped};
+use crate::output::{BAD, BOLD, DIM, GOOD, Table, WARN, counted, fits, paint, say, wrapped};
+use crate::winner_table::WinnerTable;
 
 /// What a campaign found.
 #[derive(Debug)]
@@ -415,11 +415,6 @@ pub fn announce(campaign: &Campaign) {
     if let Some(doubt) = lab.tolerance_doubt() {
         say(format!("  {}", paint(WARN, doubt)));
     }
-}
-
-/// Says how many there are of something that has a regular plural.
-pub fn counted(number: usize, noun: &str) -> String {
-    if number == 1 { format!("1 {noun}") } else { format!("{number} {noun}s") }
 }
 
 /// Tells what the chain of trust rests on.

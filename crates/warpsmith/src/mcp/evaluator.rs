@@ -16,8 +16,7 @@ use tokio::sync::{mpsc, oneshot};
 use super::answers::Reply;
 use super::catalog::Catalog;
 use super::session::McpSession;
-use crate::campaign::Interrupted;
-use crate::interrupt::Interrupt;
+use crate::interrupt::{Interrupt, Interrupted};
 use crate::output::say;
 use crate::project::Project;
 

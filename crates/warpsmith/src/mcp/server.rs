@@ -29,7 +29,8 @@ use super::tools::{
     self, CompareArgs, EvaluateArgs, Gate, LeaderboardArgs, MAX_CONTENDERS, NoArgs, ProfileArgs,
     ReadKernelArgs, ReadTrialArgs,
 };
-use crate::campaign::{Interrupted, kernel_of};
+use crate::campaign::kernel_of;
+use crate::interrupt::Interrupted;
 use crate::project::Project;
 
 /// How often an agent hears that an evaluation is still running: clients give up on silence.

@@ -33,7 +33,7 @@ use warpsmith_search::{
 };
 
 use super::ConfiguredKernel;
-use super::steps::Interrupted;
+use crate::interrupt::Interrupted;
 use crate::llm::Panel;
 
 pub use budget::{EvolutionBudget, EvolutionEnd};
