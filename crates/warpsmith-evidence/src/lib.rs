@@ -57,4 +57,4 @@ pub use error::StoreError;
 pub use selection::{FailureTotals, FidelityTotals, Limits, Totals};
 pub use store::{Access, Checked, Examination, Question, RunSummary, Store};
 pub use summary::{TrialSummary, WorkloadTime, workload_times};
-pub use utc::utc_text;
+pub use utc::{utc_minute, utc_stamp, utc_text};

@@ -9,6 +9,18 @@ pub fn utc_text(unix_s: f64) -> String {
     format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}")
 }
 
+/// The same to the minute, for tables (`2026-01-31 14:25`).
+pub fn utc_minute(unix_s: f64) -> String {
+    let mut text = utc_text(unix_s);
+    text.truncate(text.len() - ":30".len());
+    text
+}
+
+/// The same for names of files and runs (`20260131-142530`).
+pub fn utc_stamp(unix_s: f64) -> String {
+    utc_text(unix_s).replace(['-', ':'], "").replace(' ', "-")
+}
+
 /// Converts days since 1970 into a date of the Gregorian calendar (Hinnant, "chrono-Compatible
 /// Low-Level Date Algorithms", `civil_from_days`). Years begin in March there, so that the leap day
 /// comes last.
@@ -28,7 +40,7 @@ fn civil(days: i64) -> (i64, i64, i64) {
 
 #[cfg(test)]
 mod tests {
-    use super::utc_text;
+    use super::*;
 
     #[test]
     fn dates_are_right_around_their_corners() {
@@ -42,5 +54,11 @@ mod tests {
         ] {
             assert_eq!(utc_text(unix_s), expected);
         }
+    }
+
+    #[test]
+    fn tables_and_names_have_formats_of_their_own() {
+        assert_eq!(utc_minute(951_782_400.0), "2000-02-29 00:00");
+        assert_eq!(utc_stamp(1_769_869_530.0), "20260131-142530");
     }
 }

@@ -9,7 +9,6 @@ mod background_compiler;
 mod campaign;
 mod commands;
 mod damage;
-mod date;
 mod import;
 mod interrupt;
 mod kernel_text;

@@ -422,7 +422,7 @@ pub fn now_unix_s() -> f64 {
 }
 
 fn new_run_id(lab: &str) -> Result<RunId> {
-    let stamp = crate::date::compact(now_unix_s());
+    let stamp = warpsmith_evidence::utc_stamp(now_unix_s());
     let tag = system_random()? & 0xffff;
     Ok(RunId(format!("{lab}-{stamp}-{tag:04x}")))
 }

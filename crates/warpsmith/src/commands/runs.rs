@@ -5,7 +5,6 @@ use clap::Args;
 use warpsmith_evidence::{RunSummary, Store};
 
 use super::{CliFailure, Context};
-use crate::date;
 use crate::output::{BAD, DIM, GOOD, Table, WARN, json, paint, result};
 
 /// List the runs in the evidence, the newest first
@@ -63,7 +62,7 @@ pub fn run(context: &Context, arguments: RunsArgs) -> Result<()> {
             run.record.id.to_string(),
             run.record.lab.name.clone(),
             goal(run).to_string(),
-            date::readable(run.record.started_unix_s),
+            warpsmith_evidence::utc_minute(run.record.started_unix_s),
             run.trials.to_string(),
             paint(style, status),
         ]);

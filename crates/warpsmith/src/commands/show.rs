@@ -10,7 +10,6 @@ use warpsmith_model::{
 };
 
 use super::{Context, summary};
-use crate::date;
 use crate::output::{BAD, BOLD, DIM, GOOD, Table, json, paint, result, wrapped};
 use crate::winner_table::WinnerTable;
 
@@ -64,7 +63,7 @@ fn show_run(context: &Context, store: &Store, record: &RunRecord, top: usize) ->
         "{} {}  {}  {}  {} trials",
         paint(BOLD, "run"),
         record.id,
-        date::readable(record.started_unix_s),
+        warpsmith_evidence::utc_minute(record.started_unix_s),
         record.status.name(),
         summaries.len()
     ));
