@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use warpsmith_model::BlobId;
 
 use crate::sys::files::read_regular;
-use crate::target::Artifact;
+use crate::target::{Artifact, Fault};
 
 /// How old a forgotten working folder must be to be removed: far longer than any compiler runs.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(24 * 3600);
@@ -35,8 +35,32 @@ struct Entry {
 
 const FORMAT: u32 = 1;
 
+/// Finds an artifact, or has it built: by one of the processes that want it, while the others wait.
+pub(crate) fn find_or_build(
+    cache_dir: &Path,
+    key: &BlobId,
+    deadline: Duration,
+    build: impl FnOnce() -> Result<Artifact, Fault>,
+) -> Result<Artifact, Fault> {
+    if let Some(artifact) = look_up(cache_dir, key) {
+        return Ok(artifact);
+    }
+    make_private(cache_dir).map_err(building_in(cache_dir))?;
+    let _lock = lock(cache_dir, key, deadline).map_err(building_in(cache_dir))?;
+    match look_up(cache_dir, key) {
+        Some(artifact) => Ok(artifact),
+        None => build(),
+    }
+}
+
+/// Names the cache in which building failed for no fault of the unit.
+pub(crate) fn building_in(cache_dir: &Path) -> impl Fn(io::Error) -> Fault {
+    let what = format!("building in {}", cache_dir.display());
+    move |source| Fault::Broken { what: what.clone(), source }
+}
+
 /// Returns the artifact of a key; none when there is none or when it is damaged.
-pub(crate) fn look_up(cache_dir: &Path, key: &BlobId) -> Option<Artifact> {
+fn look_up(cache_dir: &Path, key: &BlobId) -> Option<Artifact> {
     let text = fs::read(cache_dir.join(format!("{key}.json"))).ok()?;
     let entry: Entry = serde_json::from_slice(&text).ok()?;
     let path = binary_path(cache_dir, &entry.binary);

@@ -59,60 +59,53 @@ pub fn compile_unit(cache_dir: &Path, unit: &Unit) -> Result<Artifact, Fault> {
     let wrapper = wrapper(unit);
     let arguments = arguments(unit);
     let key = key(unit, &tool, &wrapper, &arguments);
-    if let Some(artifact) = artifacts::look_up(cache_dir, &key) {
-        return Ok(artifact);
-    }
-    let broken = |source| Fault::Broken { what: in_words("building in", cache_dir), source };
-    artifacts::make_private(cache_dir).map_err(broken)?;
-    let lock = artifacts::lock(cache_dir, &key, unit.deadline).map_err(broken)?;
-    if let Some(artifact) = artifacts::look_up(cache_dir, &key) {
-        return Ok(artifact);
-    }
-    let place = CachedPrelude::of(cache_dir, unit, &tool);
-    let prelude = place.as_ref().and_then(|place| place.prelude(unit));
-    let build = |prelude: Option<&Prelude>| build(cache_dir, unit, &tool, &wrapper, prelude);
-    let plainly = || -> Result<Built, Fault> {
-        let started = Instant::now();
-        match build(prelude.as_deref()) {
-            // Only what a unit says by itself counts; one that takes too long would again.
-            Err(Fault::Compile { .. })
-                if prelude.is_some() && started.elapsed() < unit.deadline =>
-            {
-                build(None)
+    artifacts::find_or_build(cache_dir, &key, unit.deadline, || {
+        let place = CachedPrelude::of(cache_dir, unit, &tool);
+        let prelude = place.as_ref().and_then(|place| place.prelude(unit));
+        let build = |prelude: Option<&Prelude>| build(cache_dir, unit, &tool, &wrapper, prelude);
+        let plainly = || -> Result<Built, Fault> {
+            let started = Instant::now();
+            match build(prelude.as_deref()) {
+                // Only what a unit says by itself counts; one that takes too long would again.
+                Err(Fault::Compile { .. })
+                    if prelude.is_some() && started.elapsed() < unit.deadline =>
+                {
+                    build(None)
+                }
+                built => built,
             }
-            built => built,
-        }
-    };
-    let is_maker = prelude.is_none() && place.as_ref().is_some_and(CachedPrelude::is_time);
-    let built = match place.filter(|_| is_maker) {
-        None => plainly(),
-        Some(place) => std::thread::scope(|scope| {
-            let (sender, plain) = std::sync::mpsc::channel();
-            // Beside the build, which a search waits for: precompiling takes longer.
-            scope.spawn(|| {
-                let is_the_same = move |prelude: &Prelude| {
-                    let again = build(Some(prelude)).map(|built| BlobId::of(&built.bytes));
-                    // Nothing is received where the unit does not compile by itself.
-                    again.ok().zip(plain.recv().ok()).is_some_and(|(again, plain)| again == plain)
-                };
-                // Without a prelude everything is as it was, only slower.
-                let _ = place.make(unit, &tool, &BASE_FLAGS, is_the_same);
-            });
-            let built = plainly();
-            match &built {
-                // Nobody listens where precompiling has failed.
-                Ok(built) => drop(sender.send(BlobId::of(&built.bytes))),
-                Err(_) => place.leave_to_next(),
-            }
-            built
-        }),
-    }?;
-    let command = std::iter::once(unit.compiler.clone()).chain(arguments).collect();
-    let artifact =
+        };
+        let is_maker = prelude.is_none() && place.as_ref().is_some_and(CachedPrelude::is_time);
+        let built = match place.filter(|_| is_maker) {
+            None => plainly(),
+            Some(place) => std::thread::scope(|scope| {
+                let (sender, plain) = std::sync::mpsc::channel();
+                // Beside the build, which a search waits for: precompiling takes longer.
+                scope.spawn(|| {
+                    let is_the_same = move |prelude: &Prelude| {
+                        let again = build(Some(prelude)).map(|built| BlobId::of(&built.bytes));
+                        // Nothing is received where the unit does not compile by itself.
+                        again
+                            .ok()
+                            .zip(plain.recv().ok())
+                            .is_some_and(|(again, plain)| again == plain)
+                    };
+                    // Without a prelude everything is as it was, only slower.
+                    let _ = place.make(unit, &tool, &BASE_FLAGS, is_the_same);
+                });
+                let built = plainly();
+                match &built {
+                    // Nobody listens where precompiling has failed.
+                    Ok(built) => drop(sender.send(BlobId::of(&built.bytes))),
+                    Err(_) => place.leave_to_next(),
+                }
+                built
+            }),
+        }?;
+        let command = std::iter::once(unit.compiler.clone()).chain(arguments).collect();
         artifacts::store(cache_dir, &key, &built.bytes, command, built.log, built.compile_s)
-            .map_err(broken)?;
-    drop(lock);
-    Ok(artifact)
+            .map_err(artifacts::building_in(cache_dir))
+    })
 }
 
 /// Says that many units like this one will be compiled, with other macros: what they share is then

@@ -44,49 +44,43 @@ pub fn compile_unit(
     let toolkit = toolkit::find(parts_dir)?;
     let options = options(unit, &toolkit);
     let key = key(unit, &identity::nvrtc_content(&toolkit)?, &options);
-    if let Some(artifact) = artifacts::look_up(cache_dir, &key) {
-        return Ok(artifact);
-    }
-    let broken =
-        |source| Fault::Broken { what: format!("building in {}", cache_dir.display()), source };
-    artifacts::make_private(cache_dir).map_err(broken)?;
-    let _lock = artifacts::lock(cache_dir, &key, unit.deadline).map_err(broken)?;
-    if let Some(artifact) = artifacts::look_up(cache_dir, &key) {
-        return Ok(artifact);
-    }
-    let folder = artifacts::WorkFolder::create(&artifacts::build_dir(cache_dir)).map_err(broken)?;
-    let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
-    let library_dir = toolkit.nvrtc.parent().unwrap_or(Path::new("/"));
-    let job = CompileJob {
-        readable: vec![real(&toolkit.root), real(&toolkit.include), real(library_dir)],
-        library: toolkit.nvrtc,
-        file_name: unit.file_name.clone(),
-        source: unit.source.clone(),
-        headers: unit.headers.clone(),
-        options: options.clone(),
-        output: folder.path().join(BINARY_FILE),
-        cpu_limit_s: unit.deadline.as_secs() + 2,
-    };
-    let started = Instant::now();
-    let report = match run(executable, &job, unit.deadline) {
-        // Somebody else's doing, so it is tried once more.
-        Err(Fault::Crashed(cause)) if cause.is_from_outside() => {
-            run(executable, &job, unit.deadline)?
+    artifacts::find_or_build(cache_dir, &key, unit.deadline, || {
+        let folder = artifacts::WorkFolder::create(&artifacts::build_dir(cache_dir))
+            .map_err(artifacts::building_in(cache_dir))?;
+        let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
+        let library_dir = toolkit.nvrtc.parent().unwrap_or(Path::new("/"));
+        let job = CompileJob {
+            readable: vec![real(&toolkit.root), real(&toolkit.include), real(library_dir)],
+            library: toolkit.nvrtc,
+            file_name: unit.file_name.clone(),
+            source: unit.source.clone(),
+            headers: unit.headers.clone(),
+            options: options.clone(),
+            output: folder.path().join(BINARY_FILE),
+            cpu_limit_s: unit.deadline.as_secs() + 2,
+        };
+        let started = Instant::now();
+        let report = match run(executable, &job, unit.deadline) {
+            // Somebody else's doing, so it is tried once more.
+            Err(Fault::Crashed(cause)) if cause.is_from_outside() => {
+                run(executable, &job, unit.deadline)?
+            }
+            report => report?,
+        };
+        let compile_s = started.elapsed().as_secs_f64();
+        if !report.succeeded {
+            let message = first_error(&report.log);
+            return Err(Fault::Compile { message, log: report.log });
         }
-        report => report?,
-    };
-    let compile_s = started.elapsed().as_secs_f64();
-    if !report.succeeded {
-        let message = first_error(&report.log);
-        return Err(Fault::Compile { message, log: report.log });
-    }
-    check_entries(unit, &report.log)?;
-    let command = std::iter::once(COMPILER.to_string()).chain(options).collect();
-    let bytes = match artifacts::take(&job.output) {
-        Ok(bytes) => bytes,
-        Err(message) => return Err(Fault::Compile { message, log: report.log }),
-    };
-    artifacts::store(cache_dir, &key, &bytes, command, report.log, compile_s).map_err(broken)
+        check_entries(unit, &report.log)?;
+        let command = std::iter::once(COMPILER.to_string()).chain(options).collect();
+        let bytes = match artifacts::take(&job.output) {
+            Ok(bytes) => bytes,
+            Err(message) => return Err(Fault::Compile { message, log: report.log }),
+        };
+        artifacts::store(cache_dir, &key, &bytes, command, report.log, compile_s)
+            .map_err(artifacts::building_in(cache_dir))
+    })
 }
 
 /// Makes sure that the compiler's report has every kernel that is to be launched.

@@ -58,50 +58,45 @@ pub(super) fn compile_unit(cache_dir: &Path, unit: &Unit) -> Result<Artifact, Fa
     let host = host_compiler()?;
     let options = options(unit, &host.path);
     let key = key(unit, &identity::nvcc_content(&program)?, &host, &options);
-    if let Some(artifact) = artifacts::look_up(cache_dir, &key) {
-        return Ok(artifact);
-    }
-    let broken =
-        |source| Fault::Broken { what: format!("building in {}", cache_dir.display()), source };
-    artifacts::make_private(cache_dir).map_err(broken)?;
-    let _lock = artifacts::lock(cache_dir, &key, unit.deadline).map_err(broken)?;
-    if let Some(artifact) = artifacts::look_up(cache_dir, &key) {
-        return Ok(artifact);
-    }
-    let folder = artifacts::WorkFolder::create(&artifacts::build_dir(cache_dir)).map_err(broken)?;
-    let include = folder.path().join(INCLUDE_DIR);
-    std::fs::create_dir(&include).map_err(broken)?;
-    for (name, text) in &unit.headers {
-        write_below(&include, name, text).map_err(broken)?;
-    }
-    write_below(folder.path(), &unit.file_name, &unit.source).map_err(broken)?;
-    let started = Instant::now();
-    let output = toolchain::run(&program, &options, folder.path(), None, unit.deadline)
-        .map_err(|source| toolchain::start_fault(&program, &options, source))?;
-    let compile_s = started.elapsed().as_secs_f64();
-    match output.end {
-        toolchain::End::Exited(0) => {}
-        toolchain::End::TimedOut(deadline) => {
-            return Err(Fault::TimedOut { limit_s: deadline.as_secs_f64() });
+    artifacts::find_or_build(cache_dir, &key, unit.deadline, || {
+        let folder = artifacts::WorkFolder::create(&artifacts::build_dir(cache_dir))
+            .map_err(artifacts::building_in(cache_dir))?;
+        let include = folder.path().join(INCLUDE_DIR);
+        std::fs::create_dir(&include).map_err(artifacts::building_in(cache_dir))?;
+        for (name, text) in &unit.headers {
+            write_below(&include, name, text).map_err(artifacts::building_in(cache_dir))?;
         }
-        toolchain::End::Exited(_) => {
-            let message = super::compile::first_error(&output.log);
-            return Err(Fault::Compile { message, log: output.log });
+        write_below(folder.path(), &unit.file_name, &unit.source)
+            .map_err(artifacts::building_in(cache_dir))?;
+        let started = Instant::now();
+        let output = toolchain::run(&program, &options, folder.path(), None, unit.deadline)
+            .map_err(|source| toolchain::start_fault(&program, &options, source))?;
+        let compile_s = started.elapsed().as_secs_f64();
+        match output.end {
+            toolchain::End::Exited(0) => {}
+            toolchain::End::TimedOut(deadline) => {
+                return Err(Fault::TimedOut { limit_s: deadline.as_secs_f64() });
+            }
+            toolchain::End::Exited(_) => {
+                let message = super::compile::first_error(&output.log);
+                return Err(Fault::Compile { message, log: output.log });
+            }
+            end if end.is_foreign() => {
+                return Err(Fault::Crashed(CrashCause::from_outside()));
+            }
+            end @ (toolchain::End::Killed(_) | toolchain::End::TookMemory(_)) => {
+                return Err(Fault::Compile { message: end.in_words(), log: output.log });
+            }
         }
-        end if end.is_foreign() => {
-            return Err(Fault::Crashed(CrashCause::from_outside()));
-        }
-        end @ (toolchain::End::Killed(_) | toolchain::End::TookMemory(_)) => {
-            return Err(Fault::Compile { message: end.in_words(), log: output.log });
-        }
-    }
-    super::compile::check_entries(unit, &output.log)?;
-    let bytes = match artifacts::take(&folder.path().join(BINARY_FILE)) {
-        Ok(bytes) => bytes,
-        Err(message) => return Err(Fault::Compile { message, log: output.log }),
-    };
-    let command = std::iter::once(NVCC.to_string()).chain(options).collect();
-    artifacts::store(cache_dir, &key, &bytes, command, output.log, compile_s).map_err(broken)
+        super::compile::check_entries(unit, &output.log)?;
+        let bytes = match artifacts::take(&folder.path().join(BINARY_FILE)) {
+            Ok(bytes) => bytes,
+            Err(message) => return Err(Fault::Compile { message, log: output.log }),
+        };
+        let command = std::iter::once(NVCC.to_string()).chain(options).collect();
+        artifacts::store(cache_dir, &key, &bytes, command, output.log, compile_s)
+            .map_err(artifacts::building_in(cache_dir))
+    })
 }
 
 fn host_compiler() -> Result<toolchain::Tool, Fault> {
