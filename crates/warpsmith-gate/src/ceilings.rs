@@ -75,6 +75,9 @@ const QUIET_SHARE: f64 = 0.5;
 /// Vector instructions a second that no processor reaches: sixteen a cycle at ten billion cycles. What seems
 /// to is an error of the clock.
 const IMPOSSIBLE_VECTORS_PER_S: f64 = 1.6e11;
+/// Matrix units do at most so many times as much with 16-bit elements as multiply-adds do in single precision:
+/// fifteen times on Hopper.
+const MATRIX_UNITS: f64 = 16.0;
 /// Ceilings have risen when arithmetic is faster by more than this; less is their own error.
 const RISEN: f64 = 0.03;
 /// Empty launches whose median is the floor.
@@ -100,11 +103,13 @@ pub(crate) fn measure_in_quiet(target: &mut dyn Target) -> Result<Option<Ceiling
 pub(crate) fn beyond_any(target: &dyn Target) -> Ceilings {
     let flops_per_s = |work: &Work| impossible_vectors_per_s(target) * work.per_vector;
     let [f32, f64, ..] = small_works(target);
+    let f32_flops_per_s = flops_per_s(&f32);
     let bytes_per_s = impossible_vectors_per_s(target) * vector_bytes(target);
+    let has_matrix_units = target.info().cuda.is_some();
     Ceilings {
-        f32_flops_per_s: flops_per_s(&f32),
+        f32_flops_per_s,
         f64_flops_per_s: flops_per_s(&f64),
-        matrix_flops_per_s: None,
+        matrix_flops_per_s: has_matrix_units.then_some(MATRIX_UNITS * f32_flops_per_s),
         memory_bytes_per_s: bytes_per_s,
         cache_bytes_per_s: bytes_per_s,
         launch_floor_s: 0.0,
@@ -575,6 +580,18 @@ mod tests {
         let most = impossible_vectors_per_s(&fake) * vector_bytes(&fake);
         assert!(ceilings.f32_flops_per_s < most, "{ceilings:?}");
         assert!(ceilings.memory_bytes_per_s < most, "{ceilings:?}");
+    }
+
+    #[test]
+    fn what_no_machine_reaches_is_beyond_what_was_measured() {
+        let of_h200 = warpsmith_device::cuda::device_of_arch("sm_90a").expect("known");
+        let mut fake = crate::testing::machine();
+        fake.device(of_h200);
+        let beyond = beyond_any(&fake);
+        // As `doctor --ceilings` had them on the card.
+        assert!(beyond.f32_flops_per_s > 62.2e12 && beyond.f64_flops_per_s > 32.8e12);
+        assert!(beyond.matrix_flops_per_s.is_some_and(|matrix| matrix > 903e12));
+        assert!(beyond.cache_bytes_per_s > 6.0e12 && beyond.memory_bytes_per_s > 3.9e12);
     }
 
     /// Ceilings that are too low make honest kernels implausible.

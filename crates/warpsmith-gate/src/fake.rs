@@ -125,6 +125,11 @@ impl FakeCall<'_> {
 }
 
 impl Fake {
+    /// Pretends to be this device.
+    pub fn device(&mut self, info: DeviceInfo) {
+        self.info = info;
+    }
+
     /// Pretends that other programs have the processors for half the time of launches of this file's kernels.
     pub fn waits(&mut self, file_name: &str) {
         self.waits.insert(file_name.to_string());
